@@ -1,0 +1,327 @@
+"""The ledger: the only shared state, and the only thing that opens a Secret.
+
+One SQLite file beside the policy, in write-ahead mode with a full sync on every commit. Three promises:
+
+* a charge is on disk before the first row is read, and nothing ever takes it back (law 2);
+* a release is on disk before it is shown, and the first draw for a receipt is the only one anybody sees;
+* the running total never passes the budget, whatever the number of processes: the decision and the charge
+  are one `BEGIN IMMEDIATE` transaction.
+
+Totals are whole numbers of 10^-12 epsilon; a price that falls between two of them is rounded up.
+The gate is the sum of epsilons, which stays valid when every question depends on earlier releases
+(Rogers, Roth, Ullman and Vadhan, 2016; for sums of pure epsilons it is basic composition).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.budget import record
+from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
+from sfumato.exact.secret import Secret, unseal
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.mechanisms.mechanism import Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sfumato.mechanisms import Guarantee, Spend
+
+Draw = tuple[Vector, ...]  # one integer vector a step
+
+UNIT = 10**12  # parts of one epsilon
+FORM = 1  # of the tables below
+APPLICATION = 0x5F0A70  # marks a SQLite file as a ledger of ours
+PATIENCE = 60.0  # seconds to wait for another process's transaction
+
+_TABLES = """
+CREATE TABLE about (currency TEXT NOT NULL, data_version INTEGER NOT NULL);
+CREATE TABLE charges (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    key TEXT NOT NULL,
+    data_version INTEGER NOT NULL,
+    question TEXT NOT NULL,
+    spend TEXT NOT NULL,
+    price INTEGER NOT NULL CHECK (price >= 0),
+    spent INTEGER NOT NULL
+);
+CREATE INDEX charges_by_key ON charges (key, data_version);
+CREATE TABLE releases (
+    number INTEGER NOT NULL REFERENCES charges (number),
+    turn INTEGER NOT NULL,
+    drawn TEXT NOT NULL,
+    PRIMARY KEY (number, turn)
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof of a charge. It is redeemed once."""
+
+    number: int
+    price: Fraction
+    spent: Fraction  # by the database in all, this charge included
+
+    def __str__(self) -> str:
+        return f"receipt {self.number}: epsilon {decimal(self.price)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored release: what was drawn, and what was paid for it."""
+
+    receipt: Receipt
+    spend: Spend
+    drawn: Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the history."""
+
+    number: int
+    at: float  # seconds since 1970, by the owner's clock
+    question: str
+    price: Fraction
+    spent: Fraction
+    redeemed: bool
+
+
+class Ledger:
+    """The budget of one database, and the store of its releases."""
+
+    def __init__(
+        self, path: Path | str, *, name: str, total: Guarantee, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path, self.name, self.total = Path(path), name, total
+        self._clock = clock
+        self._local = threading.local()
+        self._inherited: list[sqlite3.Connection] = []
+        with self._transaction() as store:
+            self._prepare(store)
+
+    # The three acts ------------------------------------------------------------------------------------
+
+    def charge(self, spend: Spend, key: str, *, question: str = "") -> Receipt:
+        """Put a charge on disk, or refuse.
+
+        A charge for the same key and the same spend on the same data is returned, not repeated: if it is
+        still unredeemed the caller may redeem it, and if not, `keep` hands out what was kept.
+        """
+        price, text = price_of(spend), record.write(spend)
+        with self._transaction() as store:
+            version = self._data_version(store)
+            earlier = store.execute(
+                "SELECT number, price, spent FROM charges WHERE key = ? AND data_version = ? AND spend = ?",
+                (key, version, text),
+            ).fetchone()
+            if earlier:
+                return _receipt(*earlier)
+            spent = self._spent(store)
+            left = _units_down(self.total.epsilon) - spent
+            if price > left:
+                raise BudgetExceeded(
+                    self.name,
+                    f"epsilon {decimal(Fraction(price, UNIT))}",
+                    f"epsilon {decimal(Fraction(max(left, 0), UNIT))}",
+                    "let the owner raise epsilon under [budget] in the policy.",
+                )
+            number = store.execute(
+                "INSERT INTO charges (at, key, data_version, question, spend, price, spent)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (self._clock(), key, version, question, text, price, spent + price),
+            ).lastrowid
+        assert number is not None
+        return _receipt(number, price, spent + price)
+
+    def keep(self, receipt: Receipt, drawn: Secret[Draw], turn: int = 0) -> Draw:
+        """Store a release, then show it. If one was stored before, that one is shown and this one is lost."""
+        text = json.dumps(unseal(drawn), separators=(",", ":"))
+        stored: str | None = None
+        try:
+            with self._transaction() as store:
+                store.execute(
+                    "INSERT OR IGNORE INTO releases (number, turn, drawn) VALUES (?, ?, ?)",
+                    (receipt.number, turn, text),
+                )
+                (stored,) = store.execute(
+                    "SELECT drawn FROM releases WHERE number = ? AND turn = ?", (receipt.number, turn)
+                ).fetchone()
+        except LedgerError:
+            stored = None
+        del text  # an unstored draw must not live on in a traceback
+        if stored is None:
+            raise LedgerError(
+                f"the release could not be stored in {self.path.name}, so it is not shown. The charge stays; "
+                "once the disk is writable again, the same question redeems it without a new charge."
+            )
+        return _draw(stored)
+
+    def kept(self, key: str, spend: Spend) -> Kept | None:
+        """The stored release that answers this question: one with the same spend, or with a larger one."""
+        store = self._connection()
+        with _readable(self.path):
+            row = store.execute(
+                "SELECT number, price, spent, spend, drawn FROM charges JOIN releases USING (number)"
+                " WHERE key = ? AND data_version = ? AND price >= ? AND turn = 0"
+                " ORDER BY price DESC, number LIMIT 1",
+                (key, self._data_version(store), price_of(spend)),
+            ).fetchone()
+        if row is None:
+            return None
+        return Kept(_receipt(*row[:3]), record.read(row[3]), _draw(row[4]))
+
+    # What is left ---------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> Fraction:
+        """Epsilon spent so far, by everybody."""
+        with _readable(self.path):
+            return Fraction(self._spent(self._connection()), UNIT)
+
+    @property
+    def left(self) -> Fraction:
+        """Epsilon that can still be spent."""
+        return max(self.total.epsilon - self.spent, Fraction(0))
+
+    @property
+    def data_version(self) -> int:
+        """Which state of the data the stored releases speak of."""
+        with _readable(self.path):
+            return self._data_version(self._connection())
+
+    def history(self) -> tuple[Entry, ...]:
+        """Every charge, oldest first."""
+        with _readable(self.path):
+            rows = self._connection().execute(
+                "SELECT number, at, question, price, spent,"
+                " EXISTS (SELECT 1 FROM releases WHERE releases.number = charges.number)"
+                " FROM charges ORDER BY number"
+            )
+            return tuple(
+                Entry(number, at, question, Fraction(price, UNIT), Fraction(spent, UNIT), bool(redeemed))
+                for number, at, question, price, spent, redeemed in rows
+            )
+
+    def data_changed(self) -> int:
+        """Say that the tables changed: stored releases no longer answer. Returns no budget (law 11)."""
+        with self._transaction() as store:
+            store.execute("UPDATE about SET data_version = data_version + 1")
+            return self._data_version(store)
+
+    # The file -------------------------------------------------------------------------------------------
+
+    def _spent(self, store: sqlite3.Connection) -> int:
+        row = store.execute("SELECT spent FROM charges ORDER BY number DESC LIMIT 1").fetchone()
+        return int(row[0]) if row else 0
+
+    def _data_version(self, store: sqlite3.Connection) -> int:
+        return int(store.execute("SELECT data_version FROM about").fetchone()[0])
+
+    def _prepare(self, store: sqlite3.Connection) -> None:
+        (application,) = store.execute("PRAGMA application_id").fetchone()
+        (form,) = store.execute("PRAGMA user_version").fetchone()
+        (tables,) = store.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        if tables == 0 and application == 0:
+            for statement in _TABLES.split(";"):
+                store.execute(statement)
+            store.execute("INSERT INTO about VALUES ('epsilon', 1)")
+            store.execute(f"PRAGMA application_id = {APPLICATION}")
+            store.execute(f"PRAGMA user_version = {FORM}")
+            return
+        if application != APPLICATION:
+            raise LedgerError(
+                f"{self.path} is a SQLite file, but not a ledger of sfumato. It was left as it is. "
+                "Name another file under [budget] ledger in the policy."
+            )
+        if form != FORM:
+            raise LedgerError(
+                f"{self.path} was written by a newer sfumato (form {form}; this one reads {FORM}). "
+                "It was left as it is. Install the newer version."
+            )
+
+    def _connection(self) -> sqlite3.Connection:
+        """This thread's own connection; a forked child gets a new one and leaves its parent's untouched."""
+        if getattr(self._local, "process", None) != os.getpid():
+            if hasattr(self._local, "store"):
+                self._inherited.append(self._local.store)  # closing it here could drop the parent's locks
+            with _readable(self.path):
+                self._local.store = self._open()
+            self._local.process = os.getpid()
+        store: sqlite3.Connection = self._local.store
+        return store
+
+    def _open(self) -> sqlite3.Connection:
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        store = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        store.execute("PRAGMA journal_mode = WAL")
+        store.execute("PRAGMA synchronous = FULL")
+        return store
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        store = self._connection()
+        with _readable(self.path):
+            store.execute("BEGIN IMMEDIATE")
+            try:
+                yield store
+                store.execute("COMMIT")
+            finally:
+                if store.in_transaction:
+                    store.execute("ROLLBACK")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn SQLite's complaints into ours, without a chain: a chain could hold a stored value."""
+    problem = ""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        problem = str(error)
+    if problem:
+        raise LedgerError(
+            f"the ledger {path} cannot be used ({problem}). Without it nothing can be charged, so nothing is "
+            "answered. Check that the file is a ledger, is not damaged, and that its folder is writable."
+        )
+
+
+def price_of(spend: Spend) -> int:
+    """What a spend costs, in units of 10^-12 epsilon, rounded up.
+
+    Guarantee: the sum of the epsilons of its steps bounds the epsilon of all of them together.
+    Proof: basic composition, Dwork and Roth (2014), theorem 3.14, which holds under adaptive choice.
+    """
+    total = Fraction(0)
+    for step in spend:
+        epsilon = step.bound().epsilon
+        if epsilon is None:
+            raise InvalidParameter(
+                "spend", step.mechanism.name, "this ledger counts epsilon, and no pure bound is proved for it"
+            )
+        total += epsilon
+    return -(-total.numerator * UNIT // total.denominator)
+
+
+def _units_down(value: Fraction) -> int:
+    return value.numerator * UNIT // value.denominator
+
+
+def _receipt(number: int, price: int, spent: int) -> Receipt:
+    return Receipt(number, Fraction(price, UNIT), Fraction(spent, UNIT))
+
+
+def _draw(text: str) -> Draw:
+    return tuple(tuple(int(y) for y in vector) for vector in json.loads(text))

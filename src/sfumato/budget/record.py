@@ -1,0 +1,73 @@
+"""The form in which a spend is stored: what was run, never a bare epsilon (law 10).
+
+Canonical JSON (sorted keys, no blanks), a version number, fractions as "p/q". The meaning of a stored form
+never changes: a new form gets a new version, and old ones stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import LedgerError
+from sfumato.mechanisms import Distance, Distances, Geometric, Private, Spend, Step
+
+VERSION = 1
+
+# The ledger's names, for ever. A mechanism that is not listed here cannot be charged.
+MECHANISMS: dict[str, type[Private]] = {"geometric": Geometric}
+
+
+def write(spend: Spend) -> str:
+    """The canonical text of a spend."""
+    steps: list[dict[str, Any]] = [
+        {
+            "mechanism": {"name": step.mechanism.name, **_write_fields(step.mechanism)},
+            "presence": _write_fields(step.distances.presence),
+            "value": _write_fields(step.distances.value),
+            "promises": [[name, _write_fields(distance)] for name, distance in step.distances.promises],
+        }
+        for step in spend
+    ]
+    return json.dumps({"version": VERSION, "steps": steps}, sort_keys=True, separators=(",", ":"))
+
+
+def read(text: str) -> Spend:
+    """The spend that `write` stored."""
+    stored = json.loads(text)
+    if stored["version"] != VERSION:
+        raise LedgerError(
+            f"this ledger stores charges in form {stored['version']}, and this version of sfumato reads form "
+            f"{VERSION}. Nothing was changed. Install the newer sfumato that wrote it."
+        )
+    return tuple(_read_step(step) for step in stored["steps"])
+
+
+def _read_step(stored: dict[str, Any]) -> Step[Private]:
+    parameters = dict(stored["mechanism"])
+    kind = MECHANISMS[parameters.pop("name")]
+    mechanism = kind(**{name: Fraction(value) for name, value in parameters.items()})
+    distances = Distances(
+        presence=_read_distance(stored["presence"]),
+        value=_read_distance(stored["value"]),
+        promises=tuple((name, _read_distance(distance)) for name, distance in stored["promises"]),
+    )
+    return Step(mechanism, distances)
+
+
+def _read_distance(stored: dict[str, Any]) -> Distance:
+    def fraction(name: str) -> Fraction | None:
+        return None if stored[name] is None else Fraction(stored[name])
+
+    return Distance(
+        l0=stored["l0"], l1=fraction("l1"), l2_squared=fraction("l2_squared"), linf=fraction("linf")
+    )
+
+
+def _write_fields(value: Any) -> dict[str, str | int | None]:
+    def plain(x: Fraction | int | None) -> str | int | None:
+        return str(x) if isinstance(x, Fraction) else x  # str(Fraction(1, 3)) is "1/3"
+
+    return {field.name: plain(getattr(value, field.name)) for field in fields(value)}

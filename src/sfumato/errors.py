@@ -1,0 +1,163 @@
+"""Every exception a user of Sfumato can meet.
+
+    SfumatoError
+    ├── InvalidParameter      an argument outside its range (also a ValueError)
+    ├── PolicyError           the policy file: names file, line and key
+    ├── QueryRefused          decided from the SQL text and the policy alone: free
+    │   ├── SyntaxRefused     the text is not SQL we can read: position and caret
+    │   ├── UnknownName       no such table or column: the nearest names
+    │   ├── MissingBound      a column without the declaration this query needs: the line to add
+    │   └── Unsupported       SQL that is not proven stable: what to write instead
+    ├── BudgetExceeded        decided from the ledger alone: nothing was spent
+    ├── LedgerError           the ledger file cannot be used
+    ├── SourceError           the database cannot be opened, or does not fit the policy
+    └── QueryFailed           the engine failed after the charge: one fixed message
+
+Everything above `QueryFailed` is decided before a row is read, so its message may say whatever helps.
+`QueryFailed` comes after, so it says the same in every case (law 3: errors are outputs).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BudgetExceeded",
+    "InvalidParameter",
+    "LedgerError",
+    "MissingBound",
+    "PolicyError",
+    "QueryFailed",
+    "QueryRefused",
+    "SfumatoError",
+    "SourceError",
+    "SyntaxRefused",
+    "UnknownName",
+    "Unsupported",
+]
+
+
+class SfumatoError(Exception):
+    """The root: `except sfumato.SfumatoError` catches everything we raise on purpose."""
+
+
+class InvalidParameter(SfumatoError, ValueError):
+    """An argument outside its range."""
+
+    def __init__(self, name: str, value: object, advice: str) -> None:
+        self.name, self.value, self.advice = name, value, advice
+        super().__init__(f"{name} = {value!s} cannot be used: {advice}")
+
+
+class PolicyError(SfumatoError):
+    """The policy file says something that cannot be meant."""
+
+    def __init__(self, file: str, line: int | None, key: str, problem: str, advice: str) -> None:
+        self.file, self.line, self.key, self.problem, self.advice = file, line, key, problem, advice
+        where = f"{file}, line {line}" if line else file
+        subject = f"{where}: {key}: " if key else f"{where}: "
+        super().__init__(f"{subject}{problem}. {advice}")
+
+
+class QueryRefused(SfumatoError):
+    """A query we will not run. Decided from public facts alone, so it costs nothing."""
+
+    def __init__(
+        self, problem: str, advice: str, *, sql: str = "", span: tuple[int, int] | None = None
+    ) -> None:
+        self.problem, self.advice, self.sql, self.span = problem, advice, sql, span
+        picture = f"\n{caret(sql, span)}\n" if span and sql else " "
+        super().__init__(f"{problem}.{picture}{advice} Nothing was spent and no row was read.")
+
+
+class SyntaxRefused(QueryRefused):
+    """The text is not SQL we can read."""
+
+
+class UnknownName(QueryRefused):
+    """No such table or column."""
+
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, sql: str, span: tuple[int, int] | None
+    ) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(known)
+        self.nearest = tuple(nearest(name, self.known))
+        if self.nearest:
+            advice = f"Did you mean {' or '.join(self.nearest)}?"
+        else:
+            advice = f"Known: {', '.join(self.known) or 'none'}."
+        super().__init__(f"there is no {kind} named {name!r}", advice, sql=sql, span=span)
+
+
+class MissingBound(QueryRefused):
+    """A column lacks the declaration this query needs."""
+
+    def __init__(
+        self, problem: str, file: str, line_to_add: str, *, sql: str, span: tuple[int, int] | None
+    ) -> None:
+        self.file, self.line_to_add = file, line_to_add
+        super().__init__(
+            problem,
+            f"The owner can declare it in {file}, for example:\n  {line_to_add}\n",
+            sql=sql,
+            span=span,
+        )
+
+
+class Unsupported(QueryRefused):
+    """SQL that is not proven stable."""
+
+
+class BudgetExceeded(SfumatoError):
+    """The database has less budget left than the query asks for."""
+
+    def __init__(self, database: str, asked: str, left: str, owner_advice: str) -> None:
+        self.database, self.asked, self.left = database, asked, left
+        super().__init__(
+            f"this query asks for {asked}, but {database!r} has only {left} left. "
+            f"Nothing was spent and no row was read. "
+            f"Ask for at most {left}, repeat an earlier question (repeats are free), or {owner_advice}"
+        )
+
+
+class LedgerError(SfumatoError):
+    """The ledger file cannot be used."""
+
+
+class SourceError(SfumatoError):
+    """The database cannot be opened, or does not fit the policy."""
+
+
+class QueryFailed(SfumatoError):
+    """The engine failed after the charge. The message never says why: the reason may be private."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the query could not be completed. Its charge stays in the ledger and its receipt is open: "
+            "asking the same question again redeems it without a new charge. "
+            "The reason is withheld from analysts because it may depend on private data; "
+            "the owner can run the engine on a copy to find it."
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The names most like the one typed, best first; none if nothing is close."""
+    return difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+
+
+def caret(text: str, span: tuple[int, int]) -> str:
+    """The line of `text` around `span`, with carets under it.
+
+    >>> print(caret("SELECT agee FROM t", (7, 11)))
+      SELECT agee FROM t
+             ^^^^
+    """
+    start = text.rfind("\n", 0, span[0]) + 1
+    end = text.find("\n", start)
+    line = text[start:] if end < 0 else text[start:end]
+    width = max(1, min(span[1] - span[0], len(line) - (span[0] - start)))
+    return f"  {line}\n  {' ' * (span[0] - start)}{'^' * width}"

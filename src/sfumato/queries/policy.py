@@ -1,0 +1,400 @@
+"""The policy file: what the owner says about a database, and nothing read from the data.
+
+A policy names the source, the tables that may be asked about, the unit each row belongs to, bounds and keys
+of columns, and the budget. Bounds and keys are public by declaration; none of them is believed, all are
+enforced in every plan (law 7).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import tomllib
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from sfumato.errors import InvalidParameter, PolicyError, nearest
+from sfumato.mechanisms import Guarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
+KINDS: tuple[str, ...] = get_args(Kind)
+T = TypeVar("T", "Column", "Table")
+Value = str | int | float | datetime.date | datetime.datetime
+
+EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
+LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
+MOST_ROWS = 10**6  # per person; a larger cap would only add noise
+MOST_KEYS = 10**6
+
+_PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column analysts may use. `exponent` k puts its values on multiples of 2^-k."""
+
+    name: str
+    kind: Kind
+    low: Fraction | None = None
+    high: Fraction | None = None
+    exponent: int = 0
+    keys: tuple[Value, ...] | None = None
+    keys_from: tuple[str, str] | None = None  # (public table, column)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `unit` is the column that names the person; None means that each row is its own unit."""
+
+    name: str
+    unit: str | None
+    rows_per_person: int | None
+    columns: tuple[Column, ...]
+    public: bool = False
+
+    def column(self, name: str) -> Column | None:
+        """The column called `name`, in whatever case it was typed."""
+        return _named(self.columns, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything the owner declared."""
+
+    name: str
+    file: str
+    source: tuple[str, Path]  # engine and file
+    budget: Guarantee
+    ledger: Path
+    tables: tuple[Table, ...]
+
+    def table(self, name: str) -> Table | None:
+        """The table called `name`, in whatever case it was typed."""
+        return _named(self.tables, name)
+
+    @property
+    def hash(self) -> str:
+        """Changes whenever a declaration that can change an answer changes; the budget is not one."""
+        text = json.dumps([repr(self.source[0]), repr(self.tables)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def with_keys(self, read: Callable[[str, str], tuple[Value, ...]]) -> Policy:
+        """The policy with every `keys = "table.column"` replaced by the values of that public table."""
+
+        def filled(column: Column) -> Column:
+            return replace(column, keys=read(*column.keys_from)) if column.keys_from else column
+
+        tables = tuple(replace(t, columns=tuple(filled(c) for c in t.columns)) for t in self.tables)
+        return replace(self, tables=tables)
+
+
+def _named(things: tuple[T, ...], name: str) -> T | None:
+    exact = [thing for thing in things if thing.name == name]
+    close = [thing for thing in things if thing.name.lower() == name.lower()]
+    return exact[0] if exact else close[0] if len(close) == 1 else None
+
+
+def load(path: Path | str) -> Policy:
+    """Read a policy file; every complaint names the file, the line and the key."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        advice = "Write one with: sfumato init YOUR.duckdb"
+        raise PolicyError(str(path), None, "", "there is no such policy file", advice) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(
+            str(path), None, "", f"it cannot be read as text ({error})", "Check the file."
+        ) from None
+    return parse(text, file)
+
+
+def parse(text: str, file: Path) -> Policy:
+    """The policy that `text` declares; relative paths in it start at the folder of `file`."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = _line_of_syntax_error(text)
+        raise PolicyError(str(file), line, "", f"this is not TOML: {error}", "Fix that line.") from None
+    return _Reader(text, file).policy(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns the TOML tree into a Policy, and knows where each key stands."""
+
+    text: str
+    file: Path
+
+    def policy(self, data: dict[str, Any]) -> Policy:
+        self.known(data, (), {"name", "source", "budget", "tables"})
+        name = self.string(data, ("name",), self.file.stem)
+        source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
+        self.known(source, ("source",), {"duckdb"})
+        path = self.string(source, ("source", "duckdb"), None)
+        budget = self.section(data, ("budget",), 'epsilon = "1"')
+        self.known(budget, ("budget",), {"epsilon", "ledger"})
+        ledger = self.string(budget, ("budget", "ledger"), f"{self.file.stem}.ledger")
+        tables = self.section(data, ("tables",), 'visits = { unit = "patient_id", rows_per_person = 10 }')
+        policy = Policy(
+            name=name,
+            file=str(self.file),
+            source=("duckdb", self.file.parent / path),
+            budget=self.total(budget),
+            ledger=self.file.parent / ledger,
+            tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
+        )
+        for table in policy.tables:
+            for column in table.columns:
+                self.check_keys_from(policy, table, column)
+        return policy
+
+    def total(self, budget: dict[str, Any]) -> Guarantee:
+        where = ("budget", "epsilon")
+        if "epsilon" not in budget:
+            raise self.error(("budget",), "it has no epsilon", 'Add: epsilon = "1"')
+        try:
+            return Guarantee.parse(budget["epsilon"])
+        except InvalidParameter as error:
+            raise self.error(where, f"{budget['epsilon']!r} is not a budget", error.advice) from None
+
+    def table(self, where: tuple[str, ...], body: Any) -> Table:
+        if not isinstance(body, dict):
+            raise self.error(where, "a table is a section", f"Write: [{'.'.join(where)}]")
+        self.known(body, where, {"unit", "rows_per_person", "columns", "public"})
+        public = body.get("public", False)
+        if not isinstance(public, bool):
+            raise self.error((*where, "public"), "public is true or false", "Write: public = true")
+        columns = self.columns((*where, "columns"), body.get("columns", {}))
+        if public:
+            for key in ("unit", "rows_per_person"):
+                if key in body:
+                    raise self.error((*where, key), "a public table has no persons", f"Remove {key}.")
+            return Table(where[-1], None, None, columns, public=True)
+        if "unit" not in body:
+            advice = (
+                'Add: unit = "the column that names the person", or unit = "row" if each row is one person'
+            )
+            raise self.error(where, "it does not say whom a row belongs to", advice)
+        unit = self.string(body, (*where, "unit"), None)
+        if unit == "row":
+            if "rows_per_person" in body:
+                advice = 'Remove it: with unit = "row" each person has one row.'
+                raise self.error((*where, "rows_per_person"), "it has no meaning here", advice)
+            return Table(where[-1], None, None, columns)
+        person = _named(columns, unit)
+        if person is None:
+            raise self.error(
+                (*where, "unit"),
+                f"{unit!r} is not one of the declared columns",
+                f'Declare it under columns, for example: {unit} = {{ type = "integer" }}',
+            )
+        rows = body.get("rows_per_person")
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
+            raise self.error(
+                (*where, "rows_per_person") if rows is not None else where,
+                f"rows_per_person must be a whole number from 1 to {MOST_ROWS}",
+                "Add: rows_per_person = 10 (rows of one person beyond that are scaled down, so that "
+                "nobody weighs more than 10 rows)",
+            )
+        return Table(where[-1], person.name, rows, columns)
+
+    def columns(self, where: tuple[str, ...], body: Any) -> tuple[Column, ...]:
+        if not isinstance(body, dict):
+            raise self.error(where, "columns is a section", f"Write: [{'.'.join(where)}]")
+        return tuple(self.column((*where, name), column) for name, column in body.items())
+
+    def column(self, where: tuple[str, ...], body: Any) -> Column:
+        name = where[-1]
+        example = f'Write: {name} = {{ type = "integer", low = 0, high = 100 }}'
+        if isinstance(body, str):
+            body = {"type": body}
+        if not isinstance(body, dict):
+            raise self.error(where, "a column is an inline table", example)
+        self.known(body, where, {"type", "low", "high", "grid", "keys"})
+        kind = body.get("type")
+        if kind not in KINDS:
+            spot = (*where, "type") if "type" in body else where
+            raise self.error(spot, f"type is one of {', '.join(KINDS)}", example)
+        low, high = self.bounds(where, body, kind)
+        exponent = self.exponent(where, body, kind, low, high)
+        keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
+        return Column(name, kind, low, high, exponent, keys, keys_from)
+
+    def bounds(
+        self, where: tuple[str, ...], body: dict[str, Any], kind: str
+    ) -> tuple[Fraction | None, Fraction | None]:
+        given = [key for key in ("low", "high") if key in body]
+        if not given:
+            return None, None
+        if kind not in ("integer", "number"):
+            raise self.error((*where, given[0]), f"a {kind} column has no bounds", f"Remove {given[0]}.")
+        if len(given) == 1:
+            missing = "high" if given == ["low"] else "low"
+            raise self.error(where, f"it has {given[0]} but no {missing}", f"Add {missing}.")
+        ends = []
+        for key in given:
+            value = body[key]
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise self.error((*where, key), f"{value!r} is not a number", f"Write: {key} = 0")
+            if kind == "integer" and not isinstance(value, int):
+                raise self.error(
+                    (*where, key), f"{value!r} is not a whole number", f"Write: {key} = {int(value)}"
+                )
+            if abs(value) >= EXACT:
+                raise self.error((*where, key), f"{value!r} is too large", "Stay below 2^53.")
+            ends.append(Fraction(value))
+        if ends[0] >= ends[1]:
+            raise self.error((*where, "high"), "high must be above low", "Swap them, or widen the range.")
+        return ends[0], ends[1]
+
+    def exponent(
+        self,
+        where: tuple[str, ...],
+        body: dict[str, Any],
+        kind: str,
+        low: Fraction | None,
+        high: Fraction | None,
+    ) -> int:
+        if "grid" not in body:
+            return 0 if kind != "number" or low is None or high is None else default_exponent(low, high)
+        spot = (*where, "grid")
+        if kind != "number" or low is None or high is None:
+            raise self.error(spot, "only a number column with bounds has a grid", "Remove grid.")
+        try:
+            grid = Fraction(body["grid"]) if not isinstance(body["grid"], bool) else Fraction(0)
+        except (ValueError, TypeError, ZeroDivisionError):
+            grid = Fraction(0)
+        power = grid.denominator.bit_length() - grid.numerator.bit_length()
+        if grid <= 0 or grid != Fraction(2) ** -power:
+            advice = 'Write for example: grid = "1/1024" or grid = 0.5'
+            raise self.error(spot, f"{body['grid']!r} is not a power of two", advice)
+        if max(abs(low), abs(high)) / grid >= EXACT or not -60 <= power <= 60:
+            raise self.error(spot, "the bounds have too many steps on this grid", "Take a coarser one.")
+        if grid > high - low:
+            raise self.error(spot, "the grid is wider than the bounds", "Take a finer one.")
+        return power
+
+    def keys(
+        self, where: tuple[str, ...], body: Any, kind: str
+    ) -> tuple[tuple[Value, ...] | None, tuple[str, str] | None]:
+        if body is None:
+            return ((False, True), None) if kind == "boolean" else (None, None)
+        if kind not in _PYTHON:
+            advice = "Remove keys, or use a text, integer, boolean or date column."
+            raise self.error(where, f"a {kind} column cannot be grouped by", advice)
+        if isinstance(body, str):
+            table, dot, column = body.partition(".")
+            if not dot:
+                advice = 'Write: keys = ["a", "b"] or keys = "public_table.column"'
+                raise self.error(where, f"{body!r} names no table and column", advice)
+            return None, (table, column)
+        if not isinstance(body, list) or not body:
+            raise self.error(where, "keys is a list of values", 'Write: keys = ["a", "b"]')
+        if len(body) > MOST_KEYS:
+            raise self.error(where, f"there are more than {MOST_KEYS} keys", "Declare fewer.")
+        for value in body:
+            if type(value) is not _PYTHON[kind]:
+                raise self.error(
+                    where, f"{value!r} is not of type {kind}", f"Every key of a {kind} column is one."
+                )
+            if isinstance(value, int) and abs(value) >= 1 << 62:
+                raise self.error(where, f"{value!r} is too large", "Stay below 2^62.")
+        if len(set(body)) < len(body):
+            twice = next(value for value in body if body.count(value) > 1)
+            raise self.error(where, f"{twice!r} is listed twice", "List each key once.")
+        return tuple(body), None
+
+    def check_keys_from(self, policy: Policy, table: Table, column: Column) -> None:
+        if column.keys_from is None:
+            return
+        where = ("tables", table.name, "columns", column.name, "keys")
+        source = policy.table(column.keys_from[0])
+        if source is None or not source.public:
+            advice = f"Declare it: [tables.{column.keys_from[0]}] with public = true, or list the keys."
+            raise self.error(where, f"{column.keys_from[0]!r} is not a public table", advice)
+
+    # small readers
+
+    def section(self, data: dict[str, Any], where: tuple[str, ...], example: str) -> dict[str, Any]:
+        body = data.get(where[-1])
+        if not isinstance(body, dict):
+            raise self.error(
+                where if body is not None else (),
+                f"there is no [{where[-1]}] section",
+                f"Add: [{where[-1]}] with {example}",
+            )
+        return body
+
+    def string(self, data: dict[str, Any], where: tuple[str, ...], default: str | None) -> str:
+        value = data.get(where[-1], default)
+        if not isinstance(value, str) or not value:
+            spot = where if where[-1] in data else where[:-1]
+            raise self.error(spot, f"{where[-1]} must be a text", f'Write: {where[-1]} = "..."')
+        return value
+
+    def known(self, body: dict[str, Any], where: tuple[str, ...], names: set[str]) -> None:
+        for key in body:
+            if key not in names:
+                close = nearest(key, names)
+                advice = f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(sorted(names))}."
+                raise self.error((*where, key), "there is no such key", advice)
+
+    def error(self, where: tuple[str, ...], problem: str, advice: str) -> PolicyError:
+        return PolicyError(str(self.file), line_of(self.text, where), ".".join(where), problem, advice)
+
+
+def default_exponent(low: Fraction, high: Fraction) -> int:
+    """The finest k that splits the range into at most 2^20 steps and keeps the bounds exact.
+
+    >>> default_exponent(Fraction(0), Fraction(5000))
+    7
+    """
+    exponent = LEVELS
+    while (high - low) * Fraction(2) ** exponent > 1 << LEVELS:
+        exponent -= 1
+    while (high - low) * Fraction(2) ** (exponent + 1) <= 1 << LEVELS:
+        exponent += 1
+    while max(abs(low), abs(high)) * Fraction(2) ** exponent >= EXACT:
+        exponent -= 1
+    return exponent
+
+
+def line_of(text: str, where: tuple[str, ...]) -> int | None:
+    """The line on which a key appears: the first that makes a growing prefix of the file contain it.
+
+    >>> line_of("a = 1\\n[b]\\nc = 2\\n", ("b", "c"))
+    3
+    """
+    if not where:
+        return None
+    lines = text.splitlines()
+    for count in range(1, len(lines) + 1):
+        try:
+            tree: Any = tomllib.loads("\n".join(lines[:count]))
+        except tomllib.TOMLDecodeError:
+            continue
+        for name in where:
+            tree = tree.get(name) if isinstance(tree, dict) else None
+        if tree is not None:
+            return count
+    return None
+
+
+def _line_of_syntax_error(text: str) -> int | None:
+    """The first line that no later text can repair is not decidable; the one tomllib stops at is."""
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words = str(error).replace(",", " ").replace(")", " ").split()
+        if "line" in words:
+            return int(words[words.index("line") + 1])
+        return max(1, len(text.splitlines()))  # "at end of document"
+    return None

@@ -1,0 +1,398 @@
+"""Tables in a DuckDB file: opened read-only, asked with SQL printed from a plan, answered with a Secret.
+
+The connection is read-only, cannot reach other files, cannot change its settings and never spills to disk
+(DuckDB can encrypt its spill files only with a module that is not part of it; law 1 forbids plain ones). These
+are second walls: the first is that the analyst's text never comes here (law 8).
+
+All arithmetic is on integers (law 5), so the answer does not depend on threads, row order or version:
+
+* a value is clamped by CASE (NULL stays NULL, NaN sorts above everything and becomes the upper bound), put on
+  its grid by FLOOR(x * 2^k) and summed in 128 bits;
+* for person units the rows are first added up by (unit, group); whoever weighs more than the cap is scaled by
+  a truncating 128-bit division;
+* public keys are joined in by position, so only declared groups come back, as integers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from sfumato.errors import SourceError, nearest
+from sfumato.exact.secret import Secret
+from sfumato.queries.plan import (
+    CAP,
+    PARTS,
+    Compare,
+    Condition,
+    Constant,
+    Every,
+    Field,
+    IsNull,
+    Key,
+    Measure,
+    Not,
+    Plan,
+    Some,
+    Truth,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfumato.queries.policy import Kind, Policy, Table, Value
+
+Answer = tuple[tuple[int, ...], ...]  # a vector for every measure, in the order of plan.groups
+
+_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+_INTEGERS = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)")
+_SQL_TYPE: dict[Kind, str] = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "text": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A column as the engine describes it; kind is None for types we cannot use."""
+
+    name: str
+    engine_type: str
+    kind: Kind | None
+
+
+class DuckDB:
+    """A DuckDB file, and the only place that runs anything in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._process: int | None = None
+        self._handle: duckdb.DuckDBPyConnection | None = None
+        self._inherited: list[object] = []
+        self._connection()
+
+    # Public facts ---------------------------------------------------------------------------------------
+
+    def schema(self) -> dict[str, tuple[Found, ...]]:
+        """Tables and their columns. Never a row, never a count."""
+        rows = (
+            self._connection()
+            .cursor()
+            .execute(
+                "SELECT table_name, column_name, data_type FROM duckdb_columns() JOIN duckdb_tables()"
+                " USING (database_name, schema_name, table_name)"
+                " WHERE database_name = current_database() AND schema_name = 'main'"
+                " ORDER BY table_name, column_index"
+            )
+            .fetchall()
+        )
+        found: dict[str, tuple[Found, ...]] = {}
+        for table, column, engine_type in rows:
+            found[table] = (*found.get(table, ()), Found(column, engine_type, _kind(engine_type)))
+        return found
+
+    def check(self, policy: Policy) -> None:
+        """Every declared table and column exists and has the declared type, or a SourceError says which not."""
+        schema = self.schema()
+        for table in policy.tables:
+            if table.name not in schema:
+                close = nearest(table.name, schema)
+                hint = (
+                    f"Did you mean {close[0]}?" if close else f"It has: {', '.join(schema) or 'no tables'}."
+                )
+                raise SourceError(
+                    f"{self.path} has no table {table.name!r} (a view does not count: its rows may depend on "
+                    f"several persons). {hint} Correct [tables.{table.name}] in {policy.file}."
+                )
+            self._check_columns(table, schema[table.name], policy.file)
+
+    def _check_columns(self, table: Table, found: tuple[Found, ...], file: str) -> None:
+        actual = {column.name: column for column in found}
+        for column in table.columns:
+            where = f"[tables.{table.name}.columns] {column.name} in {file}"
+            if column.name not in actual:
+                close = nearest(column.name, actual)
+                hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(actual)}."
+                raise SourceError(
+                    f"table {table.name!r} has no column {column.name!r}. {hint} Correct {where}."
+                )
+            real = actual[column.name]
+            fits = real.kind == column.kind or (real.kind == "integer" and column.kind == "number")
+            if not fits:
+                advice = f'declare type = "{real.kind}"' if real.kind else "leave the column out"
+                raise SourceError(
+                    f"{table.name}.{column.name} is {real.engine_type} in the database, which is not "
+                    f"{column.kind}. To go on, {advice}: {where}."
+                )
+
+    def keys(self, table: str, column: str) -> tuple[Value, ...]:
+        """The distinct values of a column of a *public* table, sorted."""
+        real = {found.name: found.kind for found in self.schema().get(table, ())}
+        kind = real.get(column)
+        if kind not in ("text", "integer", "boolean", "date"):
+            raise SourceError(
+                f'keys = "{table}.{column}" does not name a text, integer, boolean or date column of '
+                f"{self.path}. Correct it, or list the keys."
+            )
+        field = _field(Field(column, kind))
+        sql = f"SELECT DISTINCT {field} FROM {_name(table)} AS t WHERE {field} IS NOT NULL ORDER BY 1"
+        return tuple(row[0] for row in self._connection().cursor().execute(sql).fetchall())
+
+    # The secret ------------------------------------------------------------------------------------------
+
+    def run(self, plan: Plan) -> Secret[Answer]:
+        """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside."""
+        sql = text(plan)
+        rows = Secret.of(lambda: self._connection().cursor().execute(sql).fetchall())
+        return rows.map(lambda found: _arrange(found, plan))
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """This process's own handle: DuckDB's threads do not survive a fork, so a child opens the file anew."""
+        with self._lock:
+            if self._handle is None or self._process != os.getpid():
+                self._inherited.append(self._handle)  # closing the parent's handle in a child could hang
+                self._handle, self._process = _open(self.path), os.getpid()
+            return self._handle
+
+
+def _open(path: Path) -> duckdb.DuckDBPyConnection:
+    if not path.exists():
+        raise SourceError(
+            f"there is no database file {path}. Nothing was changed. Check [source] duckdb in the policy; a "
+            "relative path starts at the folder of the policy file."
+        )
+    try:
+        return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
+    except duckdb.ConnectionException:
+        problem = (
+            "is already open in this process with other settings. Close that connection first: sfumato opens "
+            "the file read-only and locked down."
+        )
+    except duckdb.IOException as error:
+        if "lock" in str(error):  # DuckDB's own message names a process and a program; ours does not
+            problem = (
+                "is open for writing in another program. Close it there, or give sfumato a copy; any number of "
+                "readers can share the file."
+            )
+        else:
+            problem = (
+                "is not a DuckDB database file this version can read. Check [source] duckdb in the policy."
+            )
+    except duckdb.Error:
+        problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
+    raise SourceError(f"{path} {problem}")
+
+
+def _kind(engine_type: str) -> Kind | None:
+    if _INTEGERS.fullmatch(engine_type):
+        return "integer"
+    if engine_type in ("FLOAT", "DOUBLE") or engine_type.startswith("DECIMAL("):
+        return "number"
+    if engine_type in ("VARCHAR", "UUID") or engine_type.startswith("ENUM("):
+        return "text"
+    plain: dict[str, Kind] = {"BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "timestamp"}
+    return plain.get(engine_type)
+
+
+def _arrange(rows: list[tuple[Any, ...]], plan: Plan) -> Answer:
+    """Rows of (position of the group, measures...) as one vector a measure; groups without rows are zero."""
+    vectors = [[0] * plan.size for _ in plan.measures]
+    for position, *values in rows:
+        for vector, value in zip(vectors, values, strict=True):
+            vector[position] = int(value)
+    return tuple(tuple(vector) for vector in vectors)
+
+
+# Printing --------------------------------------------------------------------------------------------------
+
+
+def text(plan: Plan) -> str:
+    """The one query that computes a plan."""
+    return _by_row(plan) if plan.unit is None else _by_person(plan, plan.unit)
+
+
+def _by_row(plan: Plan) -> str:
+    """Group the rows by key, then join the public keys: cheaper than joining twenty million rows."""
+    pieces = _Pieces()
+    measures = [_total(measure, pieces) for measure in plan.measures]
+    keys = [f"{_field(key.field)} AS k{i}" for i, key in enumerate(plan.keys)]
+    inner = f"SELECT {', '.join([*keys, *pieces.printed()])} FROM {_name(plan.table)} AS t"
+    if plan.where is not None:
+        inner += f" WHERE {_condition(plan.where)}"
+    if plan.keys:
+        inner += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}"
+    joins = "".join(f" JOIN {_values(key, i)} ON g.k{i} = v{i}.key" for i, key in enumerate(plan.keys))
+    return f"SELECT {', '.join([_position(plan), *measures])} FROM ({inner}) AS g{joins}"
+
+
+def _by_person(plan: Plan, unit: Field) -> str:
+    """Add up each person's rows by group, scale the heavy ones, then add up the people."""
+    pieces = _Pieces()
+    raw = [_total(measure, pieces) for measure in plan.measures]
+    rows = [
+        pieces.name("COUNT(*)" if m.field is None else f"COUNT({_field(m.field)})") for m in plan.measures
+    ]
+    positions = [f"v{i}.position AS p{i}" for i in range(len(plan.keys))]
+    joins = "".join(
+        f" JOIN {_values(key, i)} ON {_field(key.field)} = v{i}.key" for i, key in enumerate(plan.keys)
+    )
+    conditions = [f"{_field(unit)} IS NOT NULL"]
+    if plan.where is not None:
+        conditions.append(f"({_condition(plan.where)})")
+    person = (
+        f"SELECT {', '.join([f'{_field(unit)} AS u', *positions, *pieces.printed()])}"
+        f" FROM {_name(plan.table)} AS t{joins} WHERE {' AND '.join(conditions)}"
+        f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(positions)))}"
+    )
+    names = [f"p{i}" for i in range(len(plan.keys))]
+    weighed = [*names]
+    for i, measure in enumerate(plan.measures):
+        value = f"CAST({raw[i]} AS HUGEINT)"
+        if measure.clamp is not None:
+            low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
+            value = f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
+        norm = rows[i] if measure.clamp is None or measure.by_rows else f"ABS({value})"
+        over = f"SUM({norm}) OVER (PARTITION BY g.u)" if plan.keys else norm
+        weighed += [f"{value} AS w{i}", f"CAST({over} AS HUGEINT) AS n{i}"]
+    scaled = [f"COALESCE(SUM({_scaled(measure, i)}), 0)" for i, measure in enumerate(plan.measures)]
+    inner = f"SELECT {', '.join(weighed)} FROM ({person}) AS g"
+    group = f" GROUP BY {', '.join(names)}" if names else ""
+    return f"SELECT {', '.join([_position(plan, 'h.p{}'), *scaled])} FROM ({inner}) AS h{group}"
+
+
+def _scaled(measure: Measure, i: int) -> str:
+    """A person's value in one group, scaled so that all groups together keep to the cap.
+
+    `//` truncates towards zero, so |scaled| <= |value| * cap / norm, and the sum over groups is at most cap.
+    The divisor is above the cap, hence at least 2.
+    """
+    assert measure.rows is not None
+    value, norm = f"w{i}", f"n{i}"
+    rows = _integer(measure.rows, "HUGEINT")
+    if measure.clamp is None:
+        parts = _integer(PARTS, "HUGEINT")
+        whole = _integer(PARTS * measure.rows, "HUGEINT")
+        return f"CASE WHEN {norm} <= {rows} THEN {value} * {parts} ELSE {value} * {whole} // {norm} END"
+    cap = rows if measure.by_rows else _integer(measure.cap, "HUGEINT")
+    return f"CASE WHEN {norm} <= {cap} THEN {value} ELSE {value} * {cap} // {norm} END"
+
+
+class _Pieces:
+    """The distinct engine aggregates of a query: each computed once, whoever needs it."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def name(self, aggregate: str) -> str:
+        return "g." + self._names.setdefault(aggregate, f"a{len(self._names)}")
+
+    def printed(self) -> list[str]:
+        return [f"{aggregate} AS {name}" for aggregate, name in self._names.items()]
+
+
+def _total(measure: Measure, pieces: _Pieces) -> str:
+    """A measure over one group of rows, before any bounding, in terms of pieces."""
+    count = pieces.name("COUNT(*)" if measure.field is None else f"COUNT({_field(measure.field)})")
+    if measure.clamp is None or measure.field is None:
+        return count
+    total = f"COALESCE({pieces.name(f'SUM({_on_grid(measure)})')}, 0)"
+    if not measure.clamp.centre:
+        return total
+    return f"({total} - {_integer(measure.clamp.centre, 'HUGEINT')} * {count})"  # the sum of (value - centre)
+
+
+def _on_grid(measure: Measure) -> str:
+    """A value as an integer: clamp before any arithmetic, then floor."""
+    clamp, field = measure.clamp, measure.field
+    assert clamp is not None
+    assert field is not None
+    x = _field(field)
+    if field.kind == "integer":
+        low, high = _integer(int(clamp.low), "BIGINT"), _integer(int(clamp.high), "BIGINT")
+        return f"CAST(CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END AS BIGINT)"
+    low, high = _double(float(clamp.low)), _double(float(clamp.high))
+    clamped = f"CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END"
+    factor = _double(float(Fraction(2) ** clamp.exponent))
+    return f"CAST(FLOOR(({clamped}) * {factor}) AS BIGINT)"
+
+
+def _position(plan: Plan, pattern: str = "v{}.position") -> str:
+    """Where a group stands in plan.groups, the last key running fastest."""
+    position = "0"
+    for i, key in enumerate(plan.keys):
+        position = f"({position}) * {len(key.values)} + {pattern.format(i)}" if i else pattern.format(i)
+    return position
+
+
+def _values(key: Key, i: int) -> str:
+    rows = ", ".join(
+        f"({n}, {_constant(Constant(value, key.field.kind))})" for n, value in enumerate(key.values)
+    )
+    return f"(VALUES {rows}) AS v{i}(position, key)"
+
+
+def _condition(condition: Condition) -> str:
+    match condition:
+        case Compare(operator, left, right):
+            as_double = "number" in (left.kind, right.kind)
+            return f"({_operand(left, as_double)} {operator} {_operand(right, as_double)})"
+        case IsNull(field):
+            return f"({_field(field)} IS NULL)"
+        case Truth(of):
+            return _operand(of, as_double=False)
+        case Not(part):
+            return f"(NOT {_condition(part)})"
+        case Every(parts):
+            return "(" + " AND ".join(_condition(part) for part in parts) + ")"
+        case Some(parts):
+            return "(" + " OR ".join(_condition(part) for part in parts) + ")"
+
+
+def _operand(operand: Field | Constant, as_double: bool) -> str:
+    printed = _field(operand) if isinstance(operand, Field) else _constant(operand)
+    return f"CAST({printed} AS DOUBLE)" if as_double and operand.kind == "integer" else printed
+
+
+def _field(field: Field) -> str:
+    """A column in the type it is used as. The casts are total: whatever the engine stores, they succeed."""
+    name = f"t.{_name(field.name)}"
+    return f"CAST({name} AS {_SQL_TYPE[field.kind]})" if field.kind in ("number", "text") else name
+
+
+def _constant(constant: Constant) -> str:
+    if constant.kind == "integer":
+        return _integer(int(constant.value), "BIGINT")  # type: ignore[arg-type]  # the kind says it is one
+    if constant.kind == "boolean":
+        return "TRUE" if constant.value else "FALSE"
+    printed = repr(constant.value) if constant.kind == "number" else str(constant.value)
+    escaped = printed.replace("'", "''")
+    return f"CAST('{escaped}' AS {_SQL_TYPE[constant.kind]})"
+
+
+def _integer(value: int, engine_type: str) -> str:
+    return f"CAST({value} AS {engine_type})"
+
+
+def _double(value: float) -> str:
+    return f"CAST('{value!r}' AS DOUBLE)"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
