@@ -1,0 +1,77 @@
+"""Sfumato: a differentially private curator for real databases. See the population, never the person.
+
+    import sfumato as sf
+
+    db = sf.open("hospital.toml")
+    question = db.sql("SELECT ward, AVG(age) FROM visits GROUP BY ward", epsilon="0.2")
+    question.explain()   # free: price, error, how each distance was derived
+    question.release()   # charged once; asking again is free
+
+Names below are loaded when first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "Database",
+    "Guarantee",
+    "InvalidParameter",
+    "LedgerError",
+    "MissingBound",
+    "PolicyError",
+    "QueryFailed",
+    "QueryRefused",
+    "Question",
+    "Release",
+    "SfumatoError",
+    "SourceError",
+    "SyntaxRefused",
+    "UnknownName",
+    "Unsupported",
+    "open",
+]
+
+_HOMES = {
+    "Budget": "sfumato.curator.database",
+    "Database": "sfumato.curator.database",
+    "Guarantee": "sfumato.mechanisms",
+    "Question": "sfumato.curator.database",
+    "Release": "sfumato.curator.release",
+    "open": "sfumato.curator.database",
+}
+
+if TYPE_CHECKING:
+    from sfumato.curator.database import Budget, Database, Question, open  # noqa: A004  # sf.open
+    from sfumato.curator.release import Release
+    from sfumato.errors import (
+        BudgetExceeded,
+        InvalidParameter,
+        LedgerError,
+        MissingBound,
+        PolicyError,
+        QueryFailed,
+        QueryRefused,
+        SfumatoError,
+        SourceError,
+        SyntaxRefused,
+        UnknownName,
+        Unsupported,
+    )
+    from sfumato.mechanisms import Guarantee
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "sfumato.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -16,6 +16,9 @@ from sfumato.errors import InvalidParameter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
     from sfumato.exact.samplers import Ints
@@ -129,6 +132,10 @@ class Line(Law[int]):
     @abstractmethod
     def draws(self, coins: Coins, size: int) -> Ints:
         """`size` independent outcomes, exactly distributed; an object array if any is too wide for int64."""
+
+    @abstractmethod
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability of being above each point, as floats: for error bars, never for a guarantee."""
 
     def window(self, tail: Fraction) -> range:
         """The shortest range that provably leaves at most tail/2 on either side."""

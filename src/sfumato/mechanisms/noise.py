@@ -8,11 +8,15 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers, samplers
 from sfumato.mechanisms.mechanism import Additive, Bound, Distance, Line
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
     from sfumato.exact.samplers import Ints
@@ -46,6 +50,13 @@ class DiscreteLaplace(Line):
         # P(Y >= k) = a^k / (1 + a) for k >= 1, and the law is symmetric
         beyond = (numbers.exp(-(y + 1 if y >= 0 else -y) / self.scale) / (_ratio(self.scale) + 1)).narrowed()
         return 1 - beyond if y >= 0 else beyond
+
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        next_up = np.floor(points) + 1  # Y > x means Y >= floor(x) + 1
+        rate, ratio = 1 / float(self.scale), float(_ratio(self.scale).high)
+        far = np.exp(-np.maximum(next_up, 1 - next_up) * rate) / (1 + ratio)
+        tails: NDArray[np.float64] = np.where(next_up >= 1, far, 1 - far)
+        return tails
 
     def window(self, tail: Fraction) -> range:
         radius = _radius(self.scale, Fraction(tail))

@@ -1,8 +1,8 @@
 """Tables in a DuckDB file: opened read-only, asked with SQL printed from a plan, answered with a Secret.
 
 The connection is read-only, cannot reach other files, cannot change its settings and never spills to disk
-(DuckDB can encrypt its spill files only with a module that is not part of it; law 1 forbids plain ones). These
-are second walls: the first is that the analyst's text never comes here (law 8).
+(DuckDB can encrypt its spill files only with a module that is not part of it; law 1 forbids plain ones).
+These are second walls: the first is that the analyst's text never comes here (law 8).
 
 All arithmetic is on integers (law 5), so the answer does not depend on threads, row order or version:
 
@@ -109,7 +109,7 @@ class DuckDB:
         return found
 
     def check(self, policy: Policy) -> None:
-        """Every declared table and column exists and has the declared type, or a SourceError says which not."""
+        """Every declared table and column exists with the declared type, or a SourceError says which not."""
         schema = self.schema()
         for table in policy.tables:
             if table.name not in schema:
@@ -164,7 +164,7 @@ class DuckDB:
         return rows.map(lambda found: _arrange(found, plan))
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """This process's own handle: DuckDB's threads do not survive a fork, so a child opens the file anew."""
+        """This process's own handle: DuckDB's threads do not survive a fork, so a child opens it anew."""
         with self._lock:
             if self._handle is None or self._process != os.getpid():
                 self._inherited.append(self._handle)  # closing the parent's handle in a child could hang
@@ -188,8 +188,8 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.IOException as error:
         if "lock" in str(error):  # DuckDB's own message names a process and a program; ours does not
             problem = (
-                "is open for writing in another program. Close it there, or give sfumato a copy; any number of "
-                "readers can share the file."
+                "is open for writing in another program. Close it there, or give sfumato a copy; any number "
+                "of readers can share the file."
             )
         else:
             problem = (
@@ -198,6 +198,19 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.Error:
         problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
     raise SourceError(f"{path} {problem}")
+
+
+def build(path: Path, statements: list[str], questions: list[str]) -> list[list[tuple[Any, ...]]]:
+    """Make a new database file from SQL of our own, and answer questions about it while it is being made.
+
+    For demonstrations and tests, which know the truth because they made it. It refuses a file that exists.
+    """
+    if path.exists():
+        raise SourceError(f"{path} exists already and was left as it is. Name a file that does not exist.")
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        return [connection.execute(question).fetchall() for question in questions]
 
 
 def _kind(engine_type: str) -> Kind | None:
@@ -246,9 +259,6 @@ def _by_person(plan: Plan, unit: Field) -> str:
     """Add up each person's rows by group, scale the heavy ones, then add up the people."""
     pieces = _Pieces()
     raw = [_total(measure, pieces) for measure in plan.measures]
-    rows = [
-        pieces.name("COUNT(*)" if m.field is None else f"COUNT({_field(m.field)})") for m in plan.measures
-    ]
     positions = [f"v{i}.position AS p{i}" for i in range(len(plan.keys))]
     joins = "".join(
         f" JOIN {_values(key, i)} ON {_field(key.field)} = v{i}.key" for i, key in enumerate(plan.keys)
@@ -256,11 +266,6 @@ def _by_person(plan: Plan, unit: Field) -> str:
     conditions = [f"{_field(unit)} IS NOT NULL"]
     if plan.where is not None:
         conditions.append(f"({_condition(plan.where)})")
-    person = (
-        f"SELECT {', '.join([f'{_field(unit)} AS u', *positions, *pieces.printed()])}"
-        f" FROM {_name(plan.table)} AS t{joins} WHERE {' AND '.join(conditions)}"
-        f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(positions)))}"
-    )
     names = [f"p{i}" for i in range(len(plan.keys))]
     weighed = [*names]
     for i, measure in enumerate(plan.measures):
@@ -268,9 +273,15 @@ def _by_person(plan: Plan, unit: Field) -> str:
         if measure.clamp is not None:
             low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
             value = f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
-        norm = rows[i] if measure.clamp is None or measure.by_rows else f"ABS({value})"
+        by_rows = measure.clamp is None or measure.by_rows
+        norm = _rows(measure, pieces) if by_rows else f"ABS({value})"
         over = f"SUM({norm}) OVER (PARTITION BY g.u)" if plan.keys else norm
         weighed += [f"{value} AS w{i}", f"CAST({over} AS HUGEINT) AS n{i}"]
+    person = (
+        f"SELECT {', '.join([f'{_field(unit)} AS u', *positions, *pieces.printed()])}"
+        f" FROM {_name(plan.table)} AS t{joins} WHERE {' AND '.join(conditions)}"
+        f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(positions)))}"
+    )
     scaled = [f"COALESCE(SUM({_scaled(measure, i)}), 0)" for i, measure in enumerate(plan.measures)]
     inner = f"SELECT {', '.join(weighed)} FROM ({person}) AS g"
     group = f" GROUP BY {', '.join(names)}" if names else ""
@@ -309,13 +320,18 @@ class _Pieces:
 
 def _total(measure: Measure, pieces: _Pieces) -> str:
     """A measure over one group of rows, before any bounding, in terms of pieces."""
-    count = pieces.name("COUNT(*)" if measure.field is None else f"COUNT({_field(measure.field)})")
-    if measure.clamp is None or measure.field is None:
-        return count
+    if measure.clamp is None:
+        return _rows(measure, pieces)
     total = f"COALESCE({pieces.name(f'SUM({_on_grid(measure)})')}, 0)"
     if not measure.clamp.centre:
         return total
-    return f"({total} - {_integer(measure.clamp.centre, 'HUGEINT')} * {count})"  # the sum of (value - centre)
+    centre = _integer(measure.clamp.centre, "HUGEINT")
+    return f"({total} - {centre} * {_rows(measure, pieces)})"  # the sum of (value - centre)
+
+
+def _rows(measure: Measure, pieces: _Pieces) -> str:
+    """How many rows take part in a measure."""
+    return pieces.name("COUNT(*)" if measure.field is None else f"COUNT({_field(measure.field)})")
 
 
 def _on_grid(measure: Measure) -> str:

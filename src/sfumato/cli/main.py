@@ -1,0 +1,216 @@
+"""The commands of `sfumato`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import sys
+import threading
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import get_completion_class
+
+import sfumato as sf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REFUSED = 1  # exit code when a question, a policy or a file is refused; click uses 2 for wrong usage
+
+_POLICY = click.argument("policy", type=click.Path(dir_okay=False))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
+_EPSILON = click.option(
+    "--epsilon", "-e", required=True, metavar="E", help="What the question may cost, such as 0.1."
+)
+
+
+# Commands that need an engine at import are loaded when they run, so that --help stays quick.
+_LATER = {
+    "demo": ("sfumato.cli.demo", "A guided tour on a made-up hospital, in 30 seconds."),
+    "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
+}
+
+
+class Friendly(click.Group):
+    """A group whose commands never end in a traceback for a mistake of the user."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LATER:
+            command: click.Command = import_module(_LATER[cmd_name][0]).command
+            return command
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        told = {name: help_text for name, (_, help_text) in _LATER.items()}
+        for name, command in self.commands.items():
+            told[name] = command.get_short_help_str(80)
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(told.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except sf.SfumatoError as error:
+            if "--json" in sys.argv:
+                kind = type(error).__name__
+                _print_json({"error": {"type": kind, "message": str(error)}})
+            else:
+                click.secho("refused: ", fg="red", bold=True, err=True, nl=False)
+                click.echo(str(error), err=True)
+            ctx.exit(REFUSED)
+
+
+@click.group(cls=Friendly, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(sf.__version__, prog_name="sfumato")
+def main() -> None:
+    """See the population, never the person.
+
+    Sfumato answers SQL about people with noise that hides every one of them, and keeps the budget.
+
+    \b
+    First steps:
+      sfumato demo                                a guided tour, in 30 seconds
+      sfumato init hospital.duckdb                write a policy from a schema
+      sfumato check hospital.toml                 is the policy right?
+      sfumato explain hospital.toml "SELECT ..." -e 0.1
+      sfumato sql hospital.toml "SELECT ..." -e 0.1
+      sfumato budget hospital.toml
+    """
+
+
+@main.command()
+@_POLICY
+@click.argument("sql")
+@_EPSILON
+@click.option("--level", default="0.95", show_default=True, help="How sure the intervals are.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@_JSON
+def sql(policy: str, sql: str, epsilon: str, level: str, as_csv: bool, as_json: bool) -> None:
+    """Ask a question: charge its price, print the answer with its error.
+
+    The same question asked again is free.
+    """
+    question = sf.open(policy).sql(sql, epsilon=epsilon)
+    with working("asking the database"):
+        release = question.release()
+    rows = release.rows(level)
+    if as_json:
+        _print_json(release.as_dict(level))
+    elif as_csv:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, release.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+    else:
+        click.echo(release.text(level))
+
+
+@main.command()
+@_POLICY
+@click.argument("sql")
+@_EPSILON
+@click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
+@_JSON
+def explain(policy: str, sql: str, epsilon: str, engine_sql: bool, as_json: bool) -> None:
+    """What a question would cost and how exact it would be. Free; no row is read."""
+    explanation = sf.open(policy).sql(sql, epsilon=epsilon).explain()
+    if as_json:
+        _print_json(explanation.as_dict())
+        return
+    click.echo(repr(explanation))
+    if engine_sql:
+        click.echo(f"\n  {explanation.engine_sql}")
+
+
+@main.command()
+@_POLICY
+@_JSON
+def check(policy: str, as_json: bool) -> None:
+    """Check a policy: its text, its tables and types, its ledger. Reads the schema, never a row."""
+    database = sf.open(policy)
+    tables = [table for table in database.policy.tables if not table.public]
+    if as_json:
+        names = [table.name for table in database.policy.tables]
+        _print_json({"ok": True, "name": database.policy.name, "tables": names})
+        return
+    click.secho(f"{policy} is right.", fg="green")
+    click.echo(repr(database))
+    for table in tables:
+        for column in table.columns:
+            if column.kind in ("integer", "number") and column.low is None and column.name != table.unit:
+                click.echo(
+                    f"  {table.name}.{column.name} has no bounds: COUNT and WHERE only, no SUM or AVG."
+                )
+
+
+@main.command()
+@_POLICY
+@_JSON
+def budget(policy: str, as_json: bool) -> None:
+    """What was spent, on what, and what is left."""
+    found = sf.open(policy).budget
+    if as_json:
+        _print_json(found.as_dict())
+    else:
+        click.echo(repr(found))
+
+
+@main.command("data-changed")
+@_POLICY
+@_JSON
+def data_changed(policy: str, as_json: bool) -> None:
+    """Say that the tables changed, so that stored answers are no longer repeated. Returns no budget."""
+    database = sf.open(policy)
+    database.data_changed()
+    left = database.budget.as_dict()["left"]
+    if as_json:
+        _print_json({"data_version": database.ledger.data_version, "left": left})
+    else:
+        click.echo(f"Stored answers are no longer repeated. Epsilon {left} is left, as before.")
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a completion script. For bash: eval "$(sfumato completion bash)"."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main, {}, "sfumato", "_SFUMATO_COMPLETE").source())
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """Show that something is going on and for how long, if somebody is watching."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def turn() -> None:
+        for seconds, sign in enumerate(itertools.cycle("◐◓◑◒")):
+            if done.wait(0.25):
+                break
+            if seconds > 2:
+                click.echo(f"\r{sign} {message} … {seconds // 4} s", err=True, nl=False)
+        click.echo("\r" + " " * (len(message) + 16) + "\r", err=True, nl=False)
+
+    thread = threading.Thread(target=turn, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _print_json(facts: dict[str, Any]) -> None:
+    click.echo(json.dumps(facts, indent=2, ensure_ascii=False))

@@ -1,0 +1,264 @@
+"""`sfumato init`: a commented policy from a schema and the owner's answers. No row is ever read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sfumato.errors import InvalidParameter, PolicyError
+from sfumato.sources.duckdb import DuckDB, Found
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the owner said, by `table` or `table.column`."""
+
+    units: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, str] = field(default_factory=dict)
+    bounds: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    public: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
+    epsilon: str = "1"
+
+
+@click.command("init")
+@click.argument("database", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--policy", "-p", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
+@click.option("--epsilon", "-e", metavar="E", help="The whole budget of the database.")
+@click.option("--unit", multiple=True, metavar="TABLE=COLUMN", help="Whom a row belongs to, or TABLE=row.")
+@click.option("--rows", multiple=True, metavar="TABLE=N", help="How many rows of one person weigh in full.")
+@click.option("--bounds", multiple=True, metavar="TABLE.COLUMN=LOW:HIGH", help="Public bounds of a column.")
+@click.option("--keys", multiple=True, metavar="TABLE.COLUMN=A,B,..", help="Public values of a column.")
+@click.option("--public", multiple=True, metavar="TABLE", help="A table that is not about persons.")
+@click.option("--force", is_flag=True, help="Overwrite a policy that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; asks nothing.")
+def command(
+    database: Path,
+    policy: Path | None,
+    epsilon: str | None,
+    unit: tuple[str, ...],
+    rows: tuple[str, ...],
+    bounds: tuple[str, ...],
+    keys: tuple[str, ...],
+    public: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a commented policy for DATABASE from its schema.
+
+    What the options do not say is asked, if somebody is there to answer; otherwise it is left as a comment
+    to fill in. Bounds and keys come from you, never from the data: a bound read from the data would tell
+    the extreme value of somebody.
+    """
+    target = policy or database.with_suffix(".toml")
+    if target.exists() and not force:
+        raise PolicyError(
+            str(target),
+            None,
+            "",
+            "this policy exists already and was left as it is",
+            "Add --force to replace it.",
+        )
+    schema = DuckDB(database).schema()
+    answers = Answers(
+        units=_pairs("--unit", unit),
+        rows=_pairs("--rows", rows),
+        bounds=_pairs("--bounds", bounds),
+        keys=_pairs("--keys", keys),
+        public=set(public),
+        epsilon=epsilon or "1",
+    )
+    _check_names(schema, answers)
+    interactive = sys.stdin.isatty() and not as_json
+    if interactive:
+        _ask(schema, answers, epsilon)
+    text = write(database, target, schema, answers)
+    target.write_text(text, encoding="utf-8")
+    open_points = _open_points(schema, answers)
+    if as_json:
+        click.echo(json.dumps({"policy": str(target), "open": open_points}, indent=2))
+        return
+    click.secho(f"wrote {target}", fg="green")
+    for point in open_points:
+        click.echo(f"  still open: {point}")
+    click.echo(f"next: sfumato check {target}")
+
+
+def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> str:
+    """The text of the policy."""
+    try:
+        source = database.resolve().relative_to(target.resolve().parent)
+    except ValueError:
+        source = database.resolve()
+    lines = [
+        "# A Sfumato policy. Everything in this file is public; nothing in it was read from the data.",
+        "# Check it with: sfumato check " + target.name,
+        "",
+        "[source]",
+        f"duckdb = {_toml(str(source))}",
+        "",
+        "[budget]",
+        "# The whole budget of this database, for all analysts together. It does not come back.",
+        f"epsilon = {_toml(answers.epsilon)}",
+    ]
+    for table, columns in schema.items():
+        if table in answers.left_out:
+            continue
+        lines += ["", *_table(table, columns, answers)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str]:
+    header = f"[tables.{_key(table)}]"
+    if table in answers.public:
+        return [header, "# Not about persons: its values may be used as public keys.", "public = true"]
+    lines = [header]
+    unit = answers.units.get(table)
+    if unit is None:
+        lines += [
+            '# Whom does a row belong to? Name the column, or write "row" if every person has one row.',
+            '# unit = "..."',
+        ]
+    else:
+        lines.append(f"unit = {_toml(unit)}")
+    if unit is None or unit != "row":
+        lines.append("# Rows of one person beyond this many are scaled down; fewer rows, less noise.")
+        rows = answers.rows.get(table)
+        lines.append(f"rows_per_person = {rows}" if rows else "# rows_per_person = 10")
+    lines += ["", f"[tables.{_key(table)}.columns]"]
+    for column in columns:
+        lines.append(_column(f"{table}.{column.name}", column, answers))
+    return lines
+
+
+def _column(path: str, column: Found, answers: Answers) -> str:
+    if column.kind is None:
+        return f"# {column.name}: the type {column.engine_type} cannot be asked about"
+    parts = [f'type = "{column.kind}"']
+    hint = ""
+    if path in answers.bounds:
+        low, high = answers.bounds[path].split(":")
+        parts.append(f"low = {low}, high = {high}")
+    elif column.kind in ("integer", "number"):
+        hint = "  # for SUM and AVG add: low = ..., high = ..."
+    if path in answers.keys:
+        words = answers.keys[path].split(",")
+        values = [word.strip() if column.kind == "integer" else _toml(word.strip()) for word in words]
+        parts.append(f"keys = [{', '.join(values)}]")
+    elif column.kind in ("text", "date"):
+        hint = "  # for GROUP BY add: keys = [...]"
+    return f"{_key(column.name)} = {{ {', '.join(parts)} }}{hint}"
+
+
+def _ask(schema: Mapping[str, tuple[Found, ...]], answers: Answers, epsilon: str | None) -> None:
+    click.echo("Your answers become public. Do not look at the data for them: use what anybody may know.\n")
+    if epsilon is None:
+        answers.epsilon = click.prompt("Whole budget, epsilon", default="1")
+    for table, columns in schema.items():
+        if table in answers.units or table in answers.public:
+            continue
+        names = [column.name for column in columns]
+        click.secho(f"\n{table}", bold=True, nl=False)
+        click.echo(f": {', '.join(names)}")
+        choice = click.Choice([*names, "row", "public", "skip"])
+        said = click.prompt(
+            "  Whom does a row belong to? (a column, row, public or skip)", type=choice, show_choices=False
+        )
+        if said == "skip":
+            answers.left_out.add(table)
+        elif said == "public":
+            answers.public.add(table)
+        else:
+            answers.units[table] = said
+            _ask_table(table, columns, answers)
+
+
+def _ask_table(table: str, columns: tuple[Found, ...], answers: Answers) -> None:
+    unit = answers.units[table]
+    if unit != "row" and table not in answers.rows:
+        answers.rows[table] = str(
+            click.prompt("  Rows of one person that weigh in full", default=10, type=int)
+        )
+    for column in columns:
+        path = f"{table}.{column.name}"
+        if column.name == unit:
+            continue
+        if column.kind in ("integer", "number") and path not in answers.bounds:
+            said = click.prompt(
+                f"  {column.name}: bounds as low:high (empty: none)", default="", show_default=False
+            )
+            if said:
+                answers.bounds[path] = said
+        if column.kind == "text" and path not in answers.keys:
+            said = click.prompt(
+                f"  {column.name}: public values a,b,c (empty: none)", default="", show_default=False
+            )
+            if said:
+                answers.keys[path] = said
+    _check_bounds(answers)
+
+
+def _open_points(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> list[str]:
+    points: list[str] = []
+    for table in schema:
+        if table in answers.public or table in answers.left_out:
+            continue
+        if table not in answers.units:
+            points.append(f"[tables.{table}] unit: whom a row belongs to")
+        elif answers.units[table] != "row" and table not in answers.rows:
+            points.append(f"[tables.{table}] rows_per_person")
+    return points
+
+
+def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> None:
+    columns = {f"{table}.{column.name}" for table, found in schema.items() for column in found}
+    for option, names, known in (
+        ("--unit", answers.units, set(schema)),
+        ("--rows", answers.rows, set(schema)),
+        ("--public", answers.public, set(schema)),
+        ("--bounds", answers.bounds, columns),
+        ("--keys", answers.keys, columns),
+    ):
+        for name in names:
+            if name not in known:
+                raise InvalidParameter(option, name, f"there is only {', '.join(sorted(known))}")
+    _check_bounds(answers)
+
+
+def _check_bounds(answers: Answers) -> None:
+    for path, said in answers.bounds.items():
+        low, colon, high = said.partition(":")
+        try:
+            right = bool(colon) and float(low) < float(high)
+        except ValueError:
+            right = False
+        if not right:
+            raise InvalidParameter(f"bounds of {path}", said, "write low:high, such as 0:120")
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals or not name or not value:
+            raise InvalidParameter(option, item, "write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _key(name: str) -> str:
+    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if plain else _toml(name)
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # a JSON string is a TOML basic string

@@ -1,0 +1,275 @@
+"""What the analyst gets: numbers, how wrong they may be, what they cost. Never the answer."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator import show
+from sfumato.curator.intervals import Errors
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries.plan import Expression, KeyOf, Plan
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from sfumato.budget import Draw, Receipt
+    from sfumato.curator.calibrate import Query
+    from sfumato.queries.policy import Value
+
+DIGITS = 100  # a shown number is rounded to less than this part of its interval
+LEVEL = "0.95"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A released number and the ends of its interval; value is None where a ratio has no value."""
+
+    value: Fraction | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Release:
+    """A released table. Everything in it is public.
+
+    `rows()`, `df()`, `pl()`, `arrow()` give for every column its value and the ends of its interval. Values
+    are rounded to a hundredth of their interval and intervals outward; `exact()` gives the unrounded
+    fractions.
+    """
+
+    database: str
+    plan: Plan
+    query: Query
+    drawn: Draw
+    receipt: Receipt
+    cost: Fraction  # charged by asking now: zero if the release was stored already
+    left: Fraction
+
+    # Numbers --------------------------------------------------------------------------------------------
+
+    def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell]]:
+        """Every row with unrounded cells, ordered and limited as asked."""
+        tail = 1 - _level(level)
+        if self.plan.selects:
+            tail /= self.plan.size  # rows picked by noisy values: all intervals must hold at once
+        errors, groups = self._errors, self.plan.groups
+        vectors = list(zip(*self.drawn, strict=True))  # one tuple of released integers a group
+
+        def cell(expression: Expression, g: int) -> Value | Cell:
+            if isinstance(expression, KeyOf):
+                return groups[g][expression.index]
+            return Cell(errors.value(expression, vectors[g]), *errors.interval(expression, vectors[g], tail))
+
+        return [{o.name: cell(o.expression, g) for o in self.plan.outputs} for g in self._shown(vectors)]
+
+    def rows(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Any]]:
+        """Every row as a dictionary: key columns, and for each number `name`, `name_low`, `name_high`."""
+        table = self.exact(level)
+        decimals = self._decimals(table)
+        found: list[dict[str, Any]] = []
+        for row in table:
+            flat: dict[str, Any] = {}
+            for name, cell in row.items():
+                if isinstance(cell, Cell):
+                    flat[name] = _rounded(cell.value, decimals[name])
+                    flat[f"{name}_low"] = _outward(cell.low, decimals[name], -1)
+                    flat[f"{name}_high"] = _outward(cell.high, decimals[name], +1)
+                else:
+                    flat[name] = cell
+            found.append(flat)
+        return found
+
+    def df(self, level: str | float | Fraction = LEVEL) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows(level), columns=self.columns)
+
+    def pl(self, level: str | float | Fraction = LEVEL) -> polars.DataFrame:
+        """The rows as a polars DataFrame."""
+        import polars
+
+        return polars.DataFrame(self._columnar(level), strict=False)
+
+    def arrow(self, level: str | float | Fraction = LEVEL) -> pyarrow.Table:
+        """The rows as an Arrow table."""
+        import pyarrow
+
+        return pyarrow.table(self._columnar(level))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of `rows()`."""
+        names: list[str] = []
+        for output in self.plan.outputs:
+            is_key = isinstance(output.expression, KeyOf)
+            names += [output.name] if is_key else [output.name, f"{output.name}_low", f"{output.name}_high"]
+        return names
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the release proves when one unit comes or goes."""
+        return self.query.epsilon("presence")
+
+    # Words ----------------------------------------------------------------------------------------------
+
+    def notes(self, level: str | float | Fraction = LEVEL) -> list[str]:
+        """What the numbers do not say by themselves."""
+        return [self._cost_note(), *reading_notes(self.plan, level)]
+
+    def _cost_note(self) -> str:
+        left = f"{decimal(self.left)} left in {self.database!r}"
+        if self.cost == 0:
+            return f"Free: answered from receipt {self.receipt.number}, already paid. Epsilon {left}."
+        return f"Charged epsilon {decimal(self.cost)} (receipt {self.receipt.number}). Epsilon {left}."
+
+    def text(self, level: str | float | Fraction = LEVEL) -> str:
+        """The table for a terminal, with intervals at the given level."""
+        return "\n".join([show.table(*self._grid(level)), "", *show.paragraphs(self.notes(level))])
+
+    def as_dict(self, level: str | float | Fraction = LEVEL) -> dict[str, Any]:
+        """The same facts for programs: everything in it is JSON, an end at infinity is null."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, float) and math.isinf(value):
+                return None
+            return value.isoformat() if isinstance(value, datetime.date) else value
+
+        return {
+            "rows": [{name: plain(value) for name, value in row.items()} for row in self.rows(level)],
+            "level": str(level),
+            "charged": decimal(self.cost),
+            "epsilon": decimal(self.epsilon),
+            "left": decimal(self.left),
+            "receipt": self.receipt.number,
+            "notes": self.notes(level),
+        }
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return show.html_table(*self._grid(LEVEL), self.notes())
+
+    def _grid(self, level: str | float | Fraction) -> tuple[list[str], list[list[str]], list[bool]]:
+        table = self.exact(level)
+        decimals = self._decimals(table)
+        headers: list[str] = []
+        left: list[bool] = []
+        for output in self.plan.outputs:
+            is_key = isinstance(output.expression, KeyOf)
+            headers += [output.name] if is_key else [output.name, f"{_percent(level)} interval"]
+            left += [True] if is_key else [False, False]
+        body: list[list[str]] = []
+        for row in table:
+            line: list[str] = []
+            for name, cell in row.items():
+                if isinstance(cell, Cell):
+                    d = decimals[name]
+                    low, high = _outward(cell.low, d, -1), _outward(cell.high, d, +1)
+                    line += [show.number(_rounded(cell.value, d), d)]
+                    line += [f"[{show.number(low, d)}, {show.number(high, d)}]"]
+                else:
+                    line.append(str(cell))
+            body.append(line)
+        return headers, body, left
+
+    # Inside ---------------------------------------------------------------------------------------------
+
+    @property
+    def _errors(self) -> Errors:
+        noises = tuple(step.mechanism.noise for step in self.query.columns)
+        return Errors(noises, tuple(measure.step for measure in self.plan.measures))
+
+    def _shown(self, vectors: list[tuple[int, ...]]) -> list[int]:
+        """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
+        indices = list(range(self.plan.size))
+        for expression, descending in reversed(self.plan.order):
+            if isinstance(expression, KeyOf):
+                keys = [group[expression.index] for group in self.plan.groups]
+                indices.sort(key=lambda g: keys[g], reverse=descending)
+                continue
+            values = [self._errors.value(expression, vector) for vector in vectors]
+            known = [g for g in indices if values[g] is not None]
+            known.sort(key=lambda g: values[g] or Fraction(0), reverse=descending)
+            indices = known + [g for g in indices if values[g] is None]
+        return indices if self.plan.limit is None else indices[: self.plan.limit]
+
+    def _decimals(self, table: list[dict[str, Value | Cell]]) -> dict[str, int]:
+        """How many decimals each column shows: enough for a hundredth of its narrowest interval."""
+        found: dict[str, int] = {}
+        for output in self.plan.outputs:
+            cells = [cell for row in table if isinstance(cell := row[output.name], Cell)]
+            if all(c.value is None or c.value.denominator == 1 for c in cells):
+                found[output.name] = 0
+                continue
+            widths = [cell.high - cell.low for cell in cells if 0 < cell.high - cell.low < math.inf]
+            narrowest = min(widths, default=1.0)
+            found[output.name] = min(12, max(0, math.ceil(-math.log10(narrowest / DIGITS))))
+        return found
+
+    def _columnar(self, level: str | float | Fraction) -> dict[str, list[Any]]:
+        rows = self.rows(level)
+        return {name: [row[name] for row in rows] for name in self.columns}
+
+
+def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:
+    """How to read a result of this plan: from the plan alone, so the same before and after release."""
+    together = " (all rows together, since rows were picked by their values)" if plan.selects else ""
+    notes = [f"Each interval holds the answer without noise with probability {_percent(level)}{together}."]
+    cut: list[str] = []
+    for measure in plan.measures:
+        if measure.clamp is not None and measure.field is not None:
+            low, high = float(measure.clamp.low), float(measure.clamp.high)
+            said = f"{measure.field.name} outside [{low:g}, {high:g}] is counted at the nearer bound"
+            if said not in cut:
+                cut.append(said)
+    if plan.unit is not None:
+        rows = plan.measures[0].rows
+        cut.append(f"a {plan.unit.name} with more than {rows} rows is scaled down to weigh {rows}")
+        cut.append(f"rows without {plan.unit.name} are dropped")
+    if plan.keys:
+        cut.append(
+            f"rows whose {', '.join(key.field.name for key in plan.keys)} is not a declared key are dropped"
+        )
+    if cut:
+        notes.append(f"Not covered by the intervals: {'; '.join(cut)}.")
+    return notes
+
+
+def _level(level: str | float | Fraction) -> Fraction:
+    try:
+        value = Fraction(str(level))
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(0)
+    if not Fraction(1, 2) <= value <= 1 - Fraction(1, 10**9):
+        raise InvalidParameter("level", level, 'write a probability from 0.5 to below 1, such as "0.95"')
+    return value
+
+
+def _percent(level: str | float | Fraction) -> str:
+    return f"{float(_level(level)) * 100:.10g}%"
+
+
+def _rounded(value: Fraction | None, decimals: int) -> float | int | None:
+    if value is None:
+        return None
+    nearest = round(value, decimals)
+    return int(nearest) if decimals == 0 else float(nearest)
+
+
+def _outward(value: float, decimals: int, direction: int) -> float | int:
+    """Rounded away from the value, so that a rounded interval covers no less."""
+    if math.isinf(value):
+        return value
+    scaled = Fraction(value) * 10**decimals
+    whole = math.floor(scaled) if direction < 0 else math.ceil(scaled)
+    return whole if decimals == 0 else float(Fraction(whole, 10**decimals))
