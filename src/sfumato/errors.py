@@ -71,7 +71,7 @@ class QueryRefused(SfumatoError):
     ) -> None:
         self.problem, self.advice, self.sql, self.span = problem, advice, sql, span
         picture = f"\n{caret(sql, span)}\n" if span and sql else " "
-        super().__init__(f"{problem}.{picture}{advice} Nothing was spent and no row was read.")
+        super().__init__(f"{problem}.{picture}{advice}\nNothing was spent and no row was read.")
 
 
 class SyntaxRefused(QueryRefused):
@@ -102,7 +102,7 @@ class MissingBound(QueryRefused):
         self.file, self.line_to_add = file, line_to_add
         super().__init__(
             problem,
-            f"The owner can declare it in {file}, for example:\n  {line_to_add}\n",
+            f"The owner can declare it in {file}, for example:\n  {line_to_add}",
             sql=sql,
             span=span,
         )

@@ -221,8 +221,7 @@ class _Reader:
         self.known(body, where, {"type", "low", "high", "grid", "keys"})
         kind = body.get("type")
         if kind not in KINDS:
-            spot = (*where, "type") if "type" in body else where
-            raise self.error(spot, f"type is one of {', '.join(KINDS)}", example)
+            raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
         keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -78,6 +79,13 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Between: {"this", "low", "high"},
     exp.Not: {"this"},
 }
+_WORDS = {
+    "joins": "JOIN",
+    "locks": "FOR UPDATE",
+    "sample": "TABLESAMPLE",
+    "db": "a schema",
+    "query": "a subquery",
+}
 _BINARY = {"this", "expression"}
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -106,7 +114,7 @@ _INSTEAD = {
     "cube": "GROUP BY the key columns; ask a second question for totals.",
     "grouping_sets": "GROUP BY the key columns; ask a second question for totals.",
     "all": "List the key columns in GROUP BY.",
-    "Distinct": "Write COUNT(column) or COUNT(*).",
+    "query": "List the values: IN ('a', 'b').",
     "Filter": "Move the condition into WHERE and ask it as a question of its own.",
     "Window": "Leave OVER out.",
     "Subquery": "Ask about the table itself.",
@@ -136,8 +144,11 @@ def parse(sql: str, policy: Policy) -> Plan:
     except ParseError as error:
         raise _syntax(sql, error) from None
     except TokenError:
-        advice = "Check that every quote and comment is closed."
-        raise SyntaxRefused("the text cannot be split into words", advice, sql=sql) from None
+        start = _unclosed(sql)
+        problem = f"this is not SQL: something opened at character {start + 1} is never closed"
+        raise SyntaxRefused(
+            problem, "Close the quote or comment.", sql=sql, span=(start, start + 1)
+        ) from None
     except RecursionError:
         pass
     raise SyntaxRefused("the query is nested too deeply", "Write it with fewer parentheses.", sql=sql)
@@ -153,6 +164,20 @@ def _syntax(sql: str, error: ParseError) -> SyntaxRefused:
     if line and column:
         problem += f", at line {line}, column {max(1, column - len(word) + 1)}"
     return SyntaxRefused(problem, "Fix the marked place.", sql=sql, span=(start, start + max(1, len(word))))
+
+
+def _unclosed(sql: str) -> int:
+    """Where the quote or comment opens that the text never closes.
+
+    >>> _unclosed("SELECT 'a', 'b")
+    12
+    """
+    place = 0
+    for opened in re.finditer(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|['\"]|/\*", sql, re.DOTALL):
+        place = opened.start()
+        if opened.group() in ("'", '"', "/*"):
+            break
+    return place
 
 
 def _offset(sql: str, line: int, column: int, word: str) -> int:
@@ -501,8 +526,10 @@ class _Reading:
             )
         for name, value in node.args.items():
             if value and name not in allowed:
-                word = name.strip("_").replace("_", " ").upper()
-                self.refuse(node, f"{word} is not supported in {_word(node)}", "Leave it out.", name=name)
+                word = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
+                part = value[0] if isinstance(value, list) else value
+                where = part if isinstance(part, exp.Expr) and self.span(part) else node
+                self.refuse(where, f"{word} is not supported in {_word(node)}", "Leave it out.", name=name)
 
     def refuse(self, node: exp.Expr, problem: str, advice: str, *, name: str = "") -> NoReturn:
         raise Unsupported(problem, _INSTEAD.get(name, advice), sql=self.sql, span=self.span(node))
@@ -570,6 +597,10 @@ class _Shown:
                 return Arithmetic("-", Number(Fraction(0)), self.expression(node.this))
             case exp.Literal() if not node.is_string:
                 return Number(reading.fraction(node))
+            case exp.Star():
+                reading.refuse(
+                    node, "* would show rows", "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x)."
+                )
             case exp.Column():
                 return self.key(node)
             case exp.Count() | exp.Sum() | exp.Avg():
@@ -586,9 +617,6 @@ class _Shown:
         )
 
     def key(self, node: exp.Column) -> KeyOf:
-        if isinstance(node.this, exp.Star):
-            advice = "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x)."
-            self.reading.refuse(node, "* would show rows", advice)
         column = self.reading.column(node, self.scope)
         for index, key in enumerate(self.keys):
             if key.field.name == column.name:

@@ -1,0 +1,85 @@
+"""What several kinds of tests share: a small hospital, hostile rows, and doors into the secret."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+import sfumato as sf
+from sfumato.exact.coins import SystemCoins
+from sfumato.exact.secret import unseal
+
+if TYPE_CHECKING:
+    from sfumato.curator.database import Database, Question
+
+POLICIES = Path(__file__).parent / "plans" / "policies"
+
+# Types that DuckDB stores for the columns the policies in tests/plans/policies declare.
+COLUMNS = {
+    "visits": (
+        "pid BIGINT, age INTEGER, cost DOUBLE, temp FLOAT, paid DECIMAL(12, 2), big HUGEINT, ward VARCHAR, "
+        "floor_no SMALLINT, day DATE, seen TIMESTAMP, urgent BOOLEAN, note VARCHAR"
+    ),
+    "wards": "ward VARCHAR",
+}
+Row = tuple[object, ...]
+
+
+def make(folder: Path, rows: list[Row], policy: str = "person", budget: str = "1000000") -> Path:
+    """A folder with hospital.duckdb holding `rows`, and the named policy beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
+        for table, columns in COLUMNS.items():
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+        connection.execute("INSERT INTO wards VALUES ('A'), ('B'), ('C')")
+        if rows:
+            marks = ", ".join("?" for _ in rows[0])
+            connection.executemany(f"INSERT INTO visits VALUES ({marks})", rows)
+    target = folder / "hospital.toml"
+    text = (POLICIES / f"{policy}.toml").read_text(encoding="utf-8")
+    target.write_text(text.replace('epsilon = "3"', f'epsilon = "{budget}"'), encoding="utf-8")
+    return target
+
+
+def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = "1000000") -> Database:
+    """The same, opened."""
+    return sf.open(make(folder, rows, policy, budget), coins=SystemCoins())
+
+
+def answer(question: Question) -> tuple[tuple[int, ...], ...]:
+    """The exact answer, which no user can reach."""
+    return unseal(question.database._source.run(question.plan))
+
+
+INF, NAN = float("inf"), float("nan")
+WILD: dict[str, list[object]] = {
+    "age": [None, 0, 17, 42, 120, 121, -5, 2**31 - 1, -(2**31)],
+    "cost": [None, 0.0, 12.5, 4999.99, 5000.0, 5000.01, -1.0, 1e308, -1e308, INF, -INF, NAN, 5e-324],
+    "temp": [None, 36.6, -INF, INF, NAN, 1e38],
+    "paid": [None, "0.00", "12.34", "-9999999999.99", "9999999999.99"],
+    "big": [None, 0, 7, 2**100, -(2**100), 2**126],
+    "ward": [None, "A", "B", "C", "D", "", "a", "O'Brien", "é"],
+    "floor_no": [None, 1, 2, 3, 99, -1],
+    "day": [None, "2024-01-01", "2024-06-15", "1970-01-01", "9999-12-31", "infinity", "-infinity"],
+    "seen": [None, "2024-01-01 00:00:00", "2024-06-15 12:34:56.789", "infinity"],
+    "urgent": [None, True, False],
+    "note": [None, "x", "CANARY-7731"],
+}
+
+
+def wild_rows(person: object, count: int, rng: random.Random) -> list[Row]:
+    """Rows of one person that keep no promise of the policy."""
+    return [(person, *(rng.choice(values) for values in WILD.values())) for _ in range(count)]
+
+
+def wild_table(rng: random.Random, people: int = 12) -> dict[object, list[Row]]:
+    """Rows by person; some have none, one has hundreds, some rows belong to nobody."""
+    sizes = [0, 1, 2, 3, 5, 8, 12, 40, 400]
+    table: dict[object, list[Row]] = {
+        person: wild_rows(person, rng.choice(sizes), rng) for person in range(1, people + 1)
+    }
+    table[None] = wild_rows(None, 5, rng)
+    return table

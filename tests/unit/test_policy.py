@@ -1,0 +1,156 @@
+"""A policy says what is wrong with it: file, line and key."""
+
+from __future__ import annotations
+
+import datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from sfumato.errors import PolicyError
+from sfumato.mechanisms import Guarantee
+from sfumato.queries import policy as policies
+from sfumato.queries.policy import Policy, default_exponent
+
+GOOD = """\
+name = "clinic"
+
+[source]
+duckdb = "data/clinic.duckdb"
+
+[budget]
+epsilon = "2.5"
+
+[tables.visits]
+unit = "pid"
+rows_per_person = 10
+
+[tables.visits.columns]
+pid = "integer"
+age = { type = "integer", low = 0, high = 120 }
+cost = { type = "number", low = 0.5, high = 5000 }
+temp = { type = "number", low = -40, high = 45, grid = "1/16" }
+ward = { type = "text", keys = ["A", "B"] }
+region = { type = "text", keys = "regions.name" }
+day = { type = "date", keys = [2024-01-01] }
+urgent = { type = "boolean" }
+
+[tables.regions]
+public = true
+"""
+
+
+def read(text: str) -> Policy:
+    return policies.parse(text, Path("clinic.toml"))
+
+
+def test_a_good_policy_is_read_whole() -> None:
+    policy = read(GOOD)
+    assert (policy.name, policy.source) == ("clinic", ("duckdb", Path("data/clinic.duckdb")))
+    assert policy.budget == Guarantee(Fraction(5, 2))
+    assert policy.ledger == Path("clinic.ledger")
+    table = policy.table("VISITS")
+    assert table is not None
+    assert (table.unit, table.rows_per_person) == ("pid", 10)
+    columns = {column.name: column for column in table.columns}
+    assert columns["pid"].kind == "integer"
+    assert (columns["age"].low, columns["age"].high, columns["age"].exponent) == (0, 120, 0)
+    assert columns["temp"].exponent == 4
+    assert columns["ward"].keys == ("A", "B")
+    assert columns["region"].keys_from == ("regions", "name")
+    assert columns["day"].keys == (datetime.date(2024, 1, 1),)
+    assert columns["urgent"].keys == (False, True)
+    assert policy.with_keys(lambda *_: ("x", "y")).tables[0].column("region") is not None
+    assert policy.table("nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('epsilon = "2.5"', "", 6, "no epsilon"),
+        ('epsilon = "2.5"', 'epsilon = "-1"', 7, "not a budget"),
+        ('epsilon = "2.5"', 'epsilon = "0.1234567890123"', 7, "at most 12 decimals"),
+        ('epsilon = "2.5"', "epsilon = nan", 7, "not a budget"),
+        ('epsilon = "2.5"', "epsilon = [1]", 7, "not a budget"),
+        ('epsilon = "2.5"', 'epsilom = "2.5"', 7, "Did you mean epsilon"),
+        ('duckdb = "data/clinic.duckdb"', "", 3, "duckdb must be a text"),
+        ('duckdb = "data/clinic.duckdb"', "duckdb = 3", 4, "duckdb must be a text"),
+        ('[budget]\nepsilon = "2.5"', "", None, r"no \[budget\]"),
+        ('unit = "pid"', "", 9, "whom a row belongs to"),
+        ('unit = "pid"', 'unit = "patient"', 10, "not one of the declared columns"),
+        ("rows_per_person = 10", "", 9, "rows_per_person must be"),
+        ("rows_per_person = 10", "rows_per_person = 0", 11, "from 1 to"),
+        ("rows_per_person = 10", "rows_per_person = true", 11, "from 1 to"),
+        ("rows_per_person = 10", "rows_per_person = 10000000", 11, "from 1 to"),
+        ('unit = "pid"', 'unit = "row"', 11, "no meaning here"),
+        ('pid = "integer"', "pid = 3", 14, "inline table"),
+        ('pid = "integer"', 'pid = "int"', 14, "type is one of"),
+        ("low = 0, high = 120", "low = 0", 15, "no high"),
+        ("low = 0, high = 120", "low = 0.5, high = 120", 15, "whole number"),
+        ("low = 0, high = 120", "low = 120, high = 120", 15, "above low"),
+        ("low = 0, high = 120", "low = 0, high = inf", 15, "not a number"),
+        ("low = 0, high = 120", "low = 0, high = 9007199254740992", 15, "too large"),
+        ("low = 0, high = 120", "low = 0, high = 120, grid = 1", 15, "only a number column"),
+        ("low = 0, high = 120", "low = 0, high = 120, keys = [1, 1]", 15, "listed twice"),
+        ("low = 0, high = 120", "low = 0, high = 120, keys = [true]", 15, "not of type integer"),
+        ("low = 0, high = 120", "low = 0, high = 120, keys = [4611686018427387904]", 15, "too large"),
+        ("low = 0.5, high = 5000", "lo = 0, high = 5000", 16, "Did you mean low"),
+        ("low = 0.5, high = 5000", "keys = [1.5]", 16, "cannot be grouped by"),
+        ('grid = "1/16"', 'grid = "1/10"', 17, "power of two"),
+        ('grid = "1/16"', 'grid = "x"', 17, "power of two"),
+        ('grid = "1/16"', "grid = 128", 17, "wider than the bounds"),
+        ('grid = "1/16"', 'grid = "1/1125899906842624"', 17, "too many steps"),
+        ('keys = ["A", "B"]', "keys = []", 18, "list of values"),
+        ('keys = ["A", "B"]', 'keys = ["A", 3]', 18, "not of type text"),
+        ('keys = ["A", "B"]', 'keys = ["A"], low = 0', 18, "has no bounds"),
+        ('keys = ["A", "B"]', 'keys = "wards"', 18, "names no table"),
+        ('keys = "regions.name"', 'keys = "visits.ward"', 19, "not a public table"),
+        ("public = true", 'public = true\nunit = "row"', 25, "no persons"),
+        ("public = true", "public = 1", 24, "true or false"),
+        ("[tables.regions]\npublic = true", "[tables]\nregions = 3", 24, "a table is a section"),
+        ('name = "clinic"', "name = clinic", 1, "not TOML"),
+        ('name = "clinic"', 'name = "clinic', 1, "not TOML"),
+        ('name = "clinic"', "tables = 3", None, "TOML"),
+    ],
+)
+def test_a_wrong_policy_names_file_line_and_key(old: str, new: str, line: int | None, says: str) -> None:
+    assert old in GOOD
+    with pytest.raises(PolicyError, match=says) as caught:
+        read(GOOD.replace(old, new))
+    if line is not None:
+        assert caught.value.line == line
+        assert f"clinic.toml, line {line}" in str(caught.value)
+    assert caught.value.file == "clinic.toml"
+
+
+def test_a_missing_or_unreadable_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="sfumato init"):
+        policies.load(tmp_path / "no.toml")
+    with pytest.raises(PolicyError, match="cannot be read"):
+        policies.load(tmp_path)
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PolicyError, match="cannot be read"):
+        policies.load(tmp_path / "bytes.toml")
+
+
+def test_the_hash_changes_with_what_can_change_an_answer_and_with_nothing_else() -> None:
+    base = read(GOOD).hash
+    assert read(GOOD.replace("2.5", "9")).hash == base
+    assert read("# a comment\n" + GOOD).hash == base
+    for old, new in (
+        ("high = 120", "high = 121"),
+        ('["A", "B"]', '["B", "A"]'),
+        ("person = 10", "person = 11"),
+    ):
+        assert read(GOOD.replace(old, new)).hash != base
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "exponent"),
+    [(0, 1, 20), (0, 5000, 7), (-1, 1, 19), (0, 2**21, -1), (2**52, 2**52 + 1, 0)],
+)
+def test_the_default_grid_has_about_a_million_steps_and_stays_exact(
+    low: int, high: int, exponent: int
+) -> None:
+    assert default_exponent(Fraction(low), Fraction(high)) == exponent
