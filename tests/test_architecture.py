@@ -162,7 +162,7 @@ def test_no_blanket_exception_carries_on() -> None:
                     assert path == SOURCE / "exact" / "secret.py", path
 
 
-# What may stand in a tracked file ------------------------------------------------------------------------------
+# What may stand in a tracked file --------------------------------------------------------------------
 
 
 def tracked() -> list[Path]:
@@ -192,7 +192,7 @@ def test_no_machine_and_no_registry_is_named() -> None:
             assert host not in text, (path, host)
 
 
-# The public surface ----------------------------------------------------------------------------------------------
+# The public surface ----------------------------------------------------------------------------------
 
 
 def test_the_public_surface_is_sorted_complete_and_documented() -> None:
@@ -213,6 +213,7 @@ def test_every_command_is_documented() -> None:
 
 
 def test_importing_the_package_imports_no_engine() -> None:
-    code = "import sfumato, sys; print([m for m in ('duckdb', 'sqlglot', 'numpy', 'pandas') if m in sys.modules])"
+    engines = ("duckdb", "sqlglot", "numpy", "pandas")
+    code = f"import sfumato, sys; print([m for m in {engines} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -99,7 +99,7 @@ def test_float_tails_agree_with_the_exact_cdf() -> None:
             assert float(1 - law.cdf(int(np.floor(x))).high) == pytest.approx(tail, rel=1e-12)
 
 
-def test_golden_D5_the_geometric_law_at_one_half() -> None:
+def test_golden_d5_the_geometric_law_at_one_half() -> None:
     """a = 1/2 means scale 1/ln 2: mass at zero 1/3, mean absolute noise 4/3."""
     scale = 1 / numbers.log(2).low
     law = DiscreteLaplace(scale=scale)

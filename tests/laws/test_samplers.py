@@ -106,7 +106,7 @@ def test_one_draw_is_the_first_attempt_that_succeeds() -> None:
         assert isinstance(draw(SystemCoins()), int)
 
 
-# Bulk --------------------------------------------------------------------------------------------------------
+# Bulk ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Golden plans: what each query means, how far a person can move it, or why it is refused.
 
-Every file holds a policy, a query and the text expected. `SFUMATO_WRITE_PLANS=1 pytest tests/plans` rewrites the
-expectations; read the difference before you commit it.
+Every file holds a policy, a query and the text expected. `SFUMATO_WRITE_PLANS=1 pytest tests/plans` rewrites
+the expectations; read the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import POLICIES, Row, answer, opened, wild_rows, wild_table
 
 from sfumato.curator.explanation import describe
 from sfumato.errors import QueryRefused
@@ -22,7 +23,6 @@ from sfumato.queries.plan import KeyOf
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.sources.duckdb import text
-from tests.support import POLICIES, Row, answer, opened, wild_rows, wild_table
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database
@@ -86,7 +86,7 @@ def test_there_are_plans_of_both_kinds() -> None:
     assert sum(not each.startswith("groups") for each in texts) >= 30
 
 
-# Neighbours --------------------------------------------------------------------------------------------------
+# Neighbours ------------------------------------------------------------------------------------------
 
 
 def accepted(policy: str) -> list[str]:

@@ -137,7 +137,7 @@ def test_the_stored_form_is_what_it_always_was() -> None:
     )
 
 
-# Other files ---------------------------------------------------------------------------------------------------
+# Other files -----------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_draw_that_cannot_be_stored_is_not_shown(tmp_path: Path) -> None:
     assert not any("773100" in repr(values) for values in frames)
 
 
-# Many at once --------------------------------------------------------------------------------------------------
+# Many at once ----------------------------------------------------------------------------------------
 
 
 def _spend_all(path: str, worker: int, ready: multiprocessing.synchronize.Barrier, queue: object) -> None:

@@ -111,7 +111,7 @@ class Ledger:
         with self._transaction() as store:
             self._prepare(store)
 
-    # The three acts ------------------------------------------------------------------------------------
+    # The three acts -----------------------------------------------------------------------------------
 
     def charge(self, spend: Spend, key: str, *, question: str = "") -> Receipt:
         """Put a charge on disk, or refuse.
@@ -182,7 +182,7 @@ class Ledger:
             return None
         return Kept(_receipt(*row[:3]), record.read(row[3]), _draw(row[4]))
 
-    # What is left ---------------------------------------------------------------------------------------
+    # What is left -------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> Fraction:
@@ -220,7 +220,7 @@ class Ledger:
             store.execute("UPDATE about SET data_version = data_version + 1")
             return self._data_version(store)
 
-    # The file -------------------------------------------------------------------------------------------
+    # The file -----------------------------------------------------------------------------------------
 
     def _spent(self, store: sqlite3.Connection) -> int:
         row = store.execute("SELECT spent FROM charges ORDER BY number DESC LIMIT 1").fetchone()

@@ -90,8 +90,10 @@ CREATE TABLE visits AS SELECT
   {_pick(WARDS, "patient_id", "n", 4)} AS ward,
   DATE '2025-01-01' + CAST(FLOOR(365 * {_uniform("patient_id", "n", 5)}) AS INTEGER) AS day,
   ROUND(EXP(5.6 + 0.8 * {_bell("patient_id", "n", 6)}), 2) AS cost
-FROM (SELECT patient_id, UNNEST(range(CAST(1 + FLOOR(EXP(0.3 + 0.6 * {_bell("patient_id", 7)})) AS BIGINT))) AS n
-      FROM patients) AS each_visit
+FROM (
+  SELECT patient_id, UNNEST(range(CAST(1 + FLOOR(EXP(0.3 + 0.6 * {_bell("patient_id", 7)})) AS BIGINT))) AS n
+  FROM patients
+) AS each_visit
 """
 
 

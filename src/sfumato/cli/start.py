@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sfumato.errors import InvalidParameter, PolicyError
+from sfumato.mechanisms import Guarantee
+from sfumato.queries.policy import MOST_ROWS
 from sfumato.sources.duckdb import DuckDB, Found
 
 if TYPE_CHECKING:
@@ -204,7 +206,7 @@ def _ask_table(table: str, columns: tuple[Found, ...], answers: Answers) -> None
             )
             if said:
                 answers.keys[path] = said
-    _check_bounds(answers)
+    _check_numbers(answers)
 
 
 def _open_points(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> list[str]:
@@ -231,10 +233,14 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
         for name in names:
             if name not in known:
                 raise InvalidParameter(option, name, f"there is only {', '.join(sorted(known))}")
-    _check_bounds(answers)
+    _check_numbers(answers)
 
 
-def _check_bounds(answers: Answers) -> None:
+def _check_numbers(answers: Answers) -> None:
+    Guarantee.parse(answers.epsilon)
+    for table, rows in answers.rows.items():
+        if not rows.isdigit() or not 1 <= int(rows) <= MOST_ROWS:
+            raise InvalidParameter(f"rows of {table}", rows, f"write a whole number from 1 to {MOST_ROWS}")
     for path, said in answers.bounds.items():
         low, colon, high = said.partition(":")
         try:

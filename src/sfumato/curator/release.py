@@ -53,7 +53,7 @@ class Release:
     cost: Fraction  # charged by asking now: zero if the release was stored already
     left: Fraction
 
-    # Numbers --------------------------------------------------------------------------------------------
+    # Numbers ------------------------------------------------------------------------------------------
 
     def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell]]:
         """Every row with unrounded cells, ordered and limited as asked."""
@@ -119,7 +119,7 @@ class Release:
         """What the release proves when one unit comes or goes."""
         return self.query.epsilon("presence")
 
-    # Words ----------------------------------------------------------------------------------------------
+    # Words --------------------------------------------------------------------------------------------
 
     def notes(self, level: str | float | Fraction = LEVEL) -> list[str]:
         """What the numbers do not say by themselves."""
@@ -182,7 +182,7 @@ class Release:
             body.append(line)
         return headers, body, left
 
-    # Inside ---------------------------------------------------------------------------------------------
+    # Inside -------------------------------------------------------------------------------------------
 
     @property
     def _errors(self) -> Errors:

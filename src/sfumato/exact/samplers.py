@@ -117,7 +117,7 @@ def loop(attempt: Attempt, coins: Coins) -> int:
     return drawn
 
 
-# Bulk -----------------------------------------------------------------------------------------------------
+# Bulk ------------------------------------------------------------------------------------------------
 
 
 def discrete_laplace_bulk(scale: Fraction, size: int, coins: Coins) -> Ints:

@@ -24,7 +24,7 @@ PARTS = 1024  # a person's scaled count lives on a grid of 1/1024 row
 CAP = 1 << 62  # a person's total in the engine is clamped to this
 
 
-# Conditions on a row: total, three-valued as SQL's ---------------------------------------------------------
+# Conditions on a row: total, three-valued as SQL's ---------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Some:
 Condition = Compare | IsNull | Truth | Not | Every | Some
 
 
-# What is measured ------------------------------------------------------------------------------------------
+# What is measured ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Measure:
         return whole if self.by_rows else min(whole, CAP)
 
 
-# What is shown: arithmetic on released numbers -------------------------------------------------------------
+# What is shown: arithmetic on released numbers -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,8 @@ class Plan:
     @property
     def selects(self) -> bool:
         """Whether which rows are shown depends on released numbers."""
-        return self.limit is not None and self.limit < self.size and bool(self.order)
+        by_value = any(not isinstance(expression, KeyOf) for expression, _ in self.order)
+        return by_value and self.limit is not None and self.limit < self.size
 
 
 def canonical(part: object) -> str:

@@ -193,7 +193,7 @@ class _Reading:
     sql: str
     policy: Policy
 
-    # Statement ------------------------------------------------------------------------------------------
+    # Statement ----------------------------------------------------------------------------------------
 
     def plan(self, statement: exp.Expr) -> Plan:
         if not isinstance(statement, exp.Select):
@@ -302,7 +302,7 @@ class _Reading:
             self.refuse(number, "LIMIT takes a whole number", "Write for example: LIMIT 10")
         return int(number.this)
 
-    # Measures -------------------------------------------------------------------------------------------
+    # Measures -----------------------------------------------------------------------------------------
 
     def measures(self, statement: exp.Select, scope: _Scope) -> tuple[Measure, ...]:
         """Everything that must be measured to show what is selected: each once, in one canonical order."""
@@ -342,7 +342,7 @@ class _Reading:
             )
         return Aggregate(name, column)
 
-    # Conditions -----------------------------------------------------------------------------------------
+    # Conditions ---------------------------------------------------------------------------------------
 
     def where(self, statement: exp.Select, scope: _Scope) -> Condition | None:
         node = statement.args.get("where")
@@ -498,7 +498,7 @@ class _Reading:
             self.refuse(node, f"{node.this[:60]} is not a number we can use", "Write a shorter one.")
         return value
 
-    # Names and nodes ------------------------------------------------------------------------------------
+    # Names and nodes ----------------------------------------------------------------------------------
 
     def column(self, node: exp.Column, scope: _Scope) -> Column:
         self.allow(node)

@@ -88,7 +88,7 @@ class DuckDB:
         self._inherited: list[object] = []
         self._connection()
 
-    # Public facts ---------------------------------------------------------------------------------------
+    # Public facts -------------------------------------------------------------------------------------
 
     def schema(self) -> dict[str, tuple[Found, ...]]:
         """Tables and their columns. Never a row, never a count."""
@@ -155,7 +155,7 @@ class DuckDB:
         sql = f"SELECT DISTINCT {field} FROM {_name(table)} AS t WHERE {field} IS NOT NULL ORDER BY 1"
         return tuple(row[0] for row in self._connection().cursor().execute(sql).fetchall())
 
-    # The secret ------------------------------------------------------------------------------------------
+    # The secret ---------------------------------------------------------------------------------------
 
     def run(self, plan: Plan) -> Secret[Answer]:
         """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside."""
@@ -186,15 +186,15 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
             "the file read-only and locked down."
         )
     except duckdb.IOException as error:
-        if "lock" in str(error):  # DuckDB's own message names a process and a program; ours does not
+        if "Could not set lock" in str(
+            error
+        ):  # DuckDB's own message names a process and a program; ours does not
             problem = (
                 "is open for writing in another program. Close it there, or give sfumato a copy; any number "
                 "of readers can share the file."
             )
         else:
-            problem = (
-                "is not a DuckDB database file this version can read. Check [source] duckdb in the policy."
-            )
+            problem = "is not a DuckDB file this version can read. Check [source] duckdb in the policy."
     except duckdb.Error:
         problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
     raise SourceError(f"{path} {problem}")
@@ -233,7 +233,7 @@ def _arrange(rows: list[tuple[Any, ...]], plan: Plan) -> Answer:
     return tuple(tuple(vector) for vector in vectors)
 
 
-# Printing --------------------------------------------------------------------------------------------------
+# Printing --------------------------------------------------------------------------------------------
 
 
 def text(plan: Plan) -> str:
@@ -256,53 +256,65 @@ def _by_row(plan: Plan) -> str:
 
 
 def _by_person(plan: Plan, unit: Field) -> str:
-    """Add up each person's rows by group, scale the heavy ones, then add up the people."""
+    """Add up each person's rows by group, weigh the person, scale the heavy ones, then add up the people."""
     pieces = _Pieces()
-    raw = [_total(measure, pieces) for measure in plan.measures]
+    totals = [_total(measure, pieces) for measure in plan.measures]
+    by_rows = [measure.clamp is None or measure.by_rows for measure in plan.measures]
+    rows = [_rows(m, pieces) if by else "" for m, by in zip(plan.measures, by_rows, strict=True)]
+    keys = [f"p{i}" for i in range(len(plan.keys))]
     positions = [f"v{i}.position AS p{i}" for i in range(len(plan.keys))]
     joins = "".join(
         f" JOIN {_values(key, i)} ON {_field(key.field)} = v{i}.key" for i, key in enumerate(plan.keys)
     )
-    conditions = [f"{_field(unit)} IS NOT NULL"]
+    condition = f"{_field(unit)} IS NOT NULL"
     if plan.where is not None:
-        conditions.append(f"({_condition(plan.where)})")
-    names = [f"p{i}" for i in range(len(plan.keys))]
-    weighed = [*names]
-    for i, measure in enumerate(plan.measures):
-        value = f"CAST({raw[i]} AS HUGEINT)"
-        if measure.clamp is not None:
-            low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
-            value = f"CASE WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high} ELSE {value} END"
-        by_rows = measure.clamp is None or measure.by_rows
-        norm = _rows(measure, pieces) if by_rows else f"ABS({value})"
-        over = f"SUM({norm}) OVER (PARTITION BY g.u)" if plan.keys else norm
-        weighed += [f"{value} AS w{i}", f"CAST({over} AS HUGEINT) AS n{i}"]
+        condition += f" AND {_condition(plan.where)}"
     person = (
         f"SELECT {', '.join([f'{_field(unit)} AS u', *positions, *pieces.printed()])}"
-        f" FROM {_name(plan.table)} AS t{joins} WHERE {' AND '.join(conditions)}"
-        f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(positions)))}"
+        f" FROM {_name(plan.table)} AS t{joins} WHERE {condition}"
+        f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(keys)))}"
+    )
+    clamped = [
+        f"{total if measure.clamp is None else _clamped(total)} AS w{i}"
+        for i, (measure, total) in enumerate(zip(plan.measures, totals, strict=True))
+    ]
+    counted = [f"{count} AS r{i}" for i, count in enumerate(rows) if count]
+    weights = f"SELECT {', '.join(['g.u', *keys, *clamped, *counted])} FROM ({person}) AS g"
+    norms = [f"{_over(f'r{i}' if by else f'ABS(w{i})', plan)} AS n{i}" for i, by in enumerate(by_rows)]
+    weighed = (
+        f"SELECT {', '.join([*keys, *(f'w{i}' for i in range(len(norms))), *norms])} FROM ({weights}) AS w"
     )
     scaled = [f"COALESCE(SUM({_scaled(measure, i)}), 0)" for i, measure in enumerate(plan.measures)]
-    inner = f"SELECT {', '.join(weighed)} FROM ({person}) AS g"
-    group = f" GROUP BY {', '.join(names)}" if names else ""
-    return f"SELECT {', '.join([_position(plan, 'h.p{}'), *scaled])} FROM ({inner}) AS h{group}"
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join([_position(plan, 'h.p{}'), *scaled])} FROM ({weighed}) AS h{group}"
+
+
+def _clamped(total: str) -> str:
+    """A person's total within the 62 bits that the scaling can multiply."""
+    low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
+    return f"CASE WHEN {total} < {low} THEN {low} WHEN {total} > {high} THEN {high} ELSE {total} END"
+
+
+def _over(norm: str, plan: Plan) -> str:
+    """What a person weighs in all groups together."""
+    return f"SUM({norm}) OVER (PARTITION BY u)" if plan.keys else norm
 
 
 def _scaled(measure: Measure, i: int) -> str:
     """A person's value in one group, scaled so that all groups together keep to the cap.
 
     `//` truncates towards zero, so |scaled| <= |value| * cap / norm, and the sum over groups is at most cap.
-    The divisor is above the cap, hence at least 2.
+    The divisor is above the cap, hence at least 2; the product is taken in 128 bits.
     """
     assert measure.rows is not None
     value, norm = f"w{i}", f"n{i}"
-    rows = _integer(measure.rows, "HUGEINT")
     if measure.clamp is None:
-        parts = _integer(PARTS, "HUGEINT")
         whole = _integer(PARTS * measure.rows, "HUGEINT")
-        return f"CASE WHEN {norm} <= {rows} THEN {value} * {parts} ELSE {value} * {whole} // {norm} END"
-    cap = rows if measure.by_rows else _integer(measure.cap, "HUGEINT")
-    return f"CASE WHEN {norm} <= {cap} THEN {value} ELSE {value} * {cap} // {norm} END"
+        return (
+            f"CASE WHEN {norm} <= {measure.rows} THEN {value} * {PARTS} ELSE {value} * {whole} // {norm} END"
+        )
+    cap = measure.rows if measure.by_rows else measure.cap
+    return f"CASE WHEN {norm} <= {cap} THEN {value} ELSE {value} * {_integer(cap, 'HUGEINT')} // {norm} END"
 
 
 class _Pieces:
@@ -322,7 +334,7 @@ def _total(measure: Measure, pieces: _Pieces) -> str:
     """A measure over one group of rows, before any bounding, in terms of pieces."""
     if measure.clamp is None:
         return _rows(measure, pieces)
-    total = f"COALESCE({pieces.name(f'SUM({_on_grid(measure)})')}, 0)"
+    total = f"COALESCE({pieces.name(f'SUM({_on_grid(measure)})')}, {_integer(0, 'HUGEINT')})"
     if not measure.clamp.centre:
         return total
     centre = _integer(measure.clamp.centre, "HUGEINT")
@@ -339,14 +351,22 @@ def _on_grid(measure: Measure) -> str:
     clamp, field = measure.clamp, measure.field
     assert clamp is not None
     assert field is not None
-    x = _field(field)
     if field.kind == "integer":
         low, high = _integer(int(clamp.low), "BIGINT"), _integer(int(clamp.high), "BIGINT")
-        return f"CAST(CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END AS BIGINT)"
+        return f"CAST({_within(_field(field), low, high)} AS BIGINT)"
     low, high = _double(float(clamp.low)), _double(float(clamp.high))
-    clamped = f"CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END"
     factor = _double(float(Fraction(2) ** clamp.exponent))
-    return f"CAST(FLOOR(({clamped}) * {factor}) AS BIGINT)"
+    return f"CAST(FLOOR({_within(_field(field), low, high)} * {factor}) AS BIGINT)"
+
+
+def _within(x: str, low: str, high: str) -> str:
+    """x clamped to its bounds, total for every value.
+
+    The common case stands first because the engine then skips the others. NaN sorts above everything, so it
+    fails the first two tests and becomes `high`; NULL fails all and stays NULL.
+    """
+    inside = f"WHEN {x} >= {low} AND {x} <= {high} THEN {x}"
+    return f"(CASE {inside} WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END)"
 
 
 def _position(plan: Plan, pattern: str = "v{}.position") -> str:
@@ -358,10 +378,10 @@ def _position(plan: Plan, pattern: str = "v{}.position") -> str:
 
 
 def _values(key: Key, i: int) -> str:
-    rows = ", ".join(
-        f"({n}, {_constant(Constant(value, key.field.kind))})" for n, value in enumerate(key.values)
-    )
-    return f"(VALUES {rows}) AS v{i}(position, key)"
+    """The public keys as a table of (position, key): one typed list is planned faster than typed rows."""
+    listed = ", ".join(_literal(value) for value in key.values)
+    keys = f"CAST([{listed}] AS {_SQL_TYPE[key.field.kind]}[])"
+    return f"(SELECT UNNEST(range({len(key.values)})) AS position, UNNEST({keys}) AS key) AS v{i}"
 
 
 def _condition(condition: Condition) -> str:
@@ -393,13 +413,14 @@ def _field(field: Field) -> str:
 
 
 def _constant(constant: Constant) -> str:
-    if constant.kind == "integer":
-        return _integer(int(constant.value), "BIGINT")  # type: ignore[arg-type]  # the kind says it is one
-    if constant.kind == "boolean":
-        return "TRUE" if constant.value else "FALSE"
-    printed = repr(constant.value) if constant.kind == "number" else str(constant.value)
-    escaped = printed.replace("'", "''")
-    return f"CAST('{escaped}' AS {_SQL_TYPE[constant.kind]})"
+    if isinstance(constant.value, float):
+        return _double(constant.value)
+    return f"CAST({_literal(constant.value)} AS {_SQL_TYPE[constant.kind]})"
+
+
+def _literal(value: Value) -> str:
+    """A value as text the engine casts exactly; the cast beside it carries the type."""
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def _integer(value: int, engine_type: str) -> str:
@@ -407,7 +428,8 @@ def _integer(value: int, engine_type: str) -> str:
 
 
 def _double(value: float) -> str:
-    return f"CAST('{value!r}' AS DOUBLE)"
+    """A literal with an exponent is a DOUBLE in DuckDB, read to the nearest one: exactly this value."""
+    return f"{value!r}" if "e" in repr(value) else f"{value!r}e0"
 
 
 def _name(name: str) -> str:

@@ -1,0 +1,334 @@
+"""The commands as a user types them: real processes in an empty folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.support import make, wild_rows
+
+SFUMATO = str(Path(sys.executable).parent / "sfumato")
+
+
+def run(*arguments: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    found = subprocess.run([SFUMATO, *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert found.returncode == code, found.stdout + found.stderr
+    assert "Traceback" not in found.stdout + found.stderr
+    return found
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Path:
+    """A database without a policy."""
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE visits AS SELECT (i % 500)::INTEGER AS patient_id, ['A', 'B'][1 + (i % 2)::INTEGER] AS ward,"
+            " (20 + i % 60)::INTEGER AS age, (i % 100) * 1.5 AS cost FROM range(2000) AS r(i)"
+        )
+        connection.execute("CREATE TABLE wards AS SELECT * FROM (VALUES ('A'), ('B')) AS v(ward)")
+    return tmp_path
+
+
+INIT = (
+    "init clinic.duckdb --epsilon 1 --unit visits=patient_id --rows visits=5 --bounds visits.age=0:110"
+    " --bounds visits.cost=0:200 --keys visits.ward=A,B --public wards"
+).split()
+
+
+def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
+    assert "wrote clinic.toml" in run(*INIT, folder=clinic).stdout
+    assert "clinic.toml is right." in run("check", "clinic.toml", folder=clinic).stdout
+    sql = "SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward"
+    explained = run("explain", "clinic.toml", sql, "-e", "0.6", "--engine-sql", folder=clinic).stdout
+    assert "No row was read and nothing was spent." in explained
+    assert "SELECT h.p0" in explained
+    told = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic).stdout
+    assert re.search(r"ward +n +95% interval +mean +95% interval", told)
+    assert "Charged epsilon 0.6 (receipt 1). Epsilon 0.4 left in 'clinic'." in told
+    again = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic).stdout
+    assert "Free: answered from receipt 1" in again
+    assert told.splitlines()[:4] == again.splitlines()[:4]
+    refused = run("sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "0.5", folder=clinic, code=1)
+    assert (
+        "refused: this query asks for epsilon 0.5, but 'clinic' has only epsilon 0.4 left." in refused.stderr
+    )
+    assert "Nothing was spent" in refused.stderr
+    spent = run("budget", "clinic.toml", folder=clinic).stdout
+    assert "epsilon 0.6 of 1 spent, 0.4 left" in spent
+    assert sql in spent
+    assert "no longer repeated" in run("data-changed", "clinic.toml", folder=clinic).stdout
+    over = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic, code=1)
+    assert "only epsilon 0.4 left" in over.stderr
+
+
+def test_every_command_speaks_json(clinic: Path) -> None:
+    assert json.loads(run(*INIT, "--json", folder=clinic).stdout) == {"policy": "clinic.toml", "open": []}
+    assert json.loads(run("check", "clinic.toml", "--json", folder=clinic).stdout)["ok"] is True
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    explained = json.loads(run("explain", "clinic.toml", sql, "-e", "0.5", "--json", folder=clinic).stdout)
+    assert (explained["epsilon"], explained["epsilon_replaced"], explained["groups"]) == ("0.5", "1", 2)
+    told = json.loads(run("sql", "clinic.toml", sql, "-e", "0.5", "--json", folder=clinic).stdout)
+    assert [row["ward"] for row in told["rows"]] == ["A", "B"]
+    assert set(told["rows"][0]) == {"ward", "n", "n_low", "n_high"}
+    assert (told["charged"], told["left"], told["receipt"]) == ("0.5", "0.5", 1)
+    spent = json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)
+    assert (spent["total"], spent["spent"], spent["left"]) == ("1", "0.5", "0.5")
+    assert spent["history"][0]["question"] == sql
+    changed = json.loads(run("data-changed", "clinic.toml", "--json", folder=clinic).stdout)
+    assert changed == {"data_version": 2, "left": "0.5"}
+    refused = json.loads(run("sql", "clinic.toml", sql, "-e", "0.6", "--json", folder=clinic, code=1).stdout)
+    assert refused["error"]["type"] == "BudgetExceeded"
+
+
+def test_csv_and_other_levels(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    rows = list(
+        csv.DictReader(io.StringIO(run("sql", "clinic.toml", sql, "-e", "1", "--csv", folder=clinic).stdout))
+    )
+    assert [row["ward"] for row in rows] == ["A", "B"]
+    assert all(float(row["n_low"]) <= float(row["n"]) <= float(row["n_high"]) for row in rows)
+    wide = run("sql", "clinic.toml", sql, "-e", "1", "--level", "0.999", folder=clinic).stdout
+    assert "99.9% interval" in wide
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["sql", "clinic.toml", "SELECT COUNT(* FROM visits", "-e", "1"], 1, "^^^^"),
+        (["sql", "clinic.toml", "SELECT AVG(agee) FROM visits", "-e", "1"], 1, "Did you mean age?"),
+        (["sql", "clinic.toml", "SELECT SUM(patient_id) FROM visits", "-e", "1"], 1, "low = ..., high = ..."),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "minus"], 1, "positive decimal"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--level", "2"], 1, "probability"),
+        (["sql", "nowhere.toml", "SELECT COUNT(*) FROM visits", "-e", "1"], 1, "no such policy file"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"], 2, "Missing option '--epsilon'"),
+        (["check", "clinic.duckdb"], 1, "cannot be read as text"),
+        (["check", "."], 2, "is a directory"),
+        (["init", "nowhere.duckdb"], 1, "no database file"),
+        (["init", "clinic.duckdb"], 1, "exists already"),
+        (["init", "clinic.duckdb", "-p", "x.toml", "--unit", "visit=row"], 1, "there is only"),
+        (["init", "clinic.duckdb", "-p", "x.toml", "--bounds", "visits.age=1"], 1, "low:high"),
+        (["init", "clinic.duckdb", "-p", "x.toml", "--unit", "visits"], 1, "NAME=VALUE"),
+        (["init", "clinic.duckdb", "-p", "x.toml", "--rows", "visits=many"], 1, "whole number"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_a_mistake_gets_a_message_not_a_traceback(
+    clinic: Path, arguments: list[str], code: int, says: str
+) -> None:
+    run(*INIT, folder=clinic)
+    found = run(*arguments, folder=clinic, code=code)
+    assert says in found.stdout + found.stderr
+
+
+def test_a_policy_mistake_names_the_line(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    policy = clinic / "clinic.toml"
+    policy.write_text(
+        policy.read_text(encoding="utf-8").replace("low = 0, high = 110", "low = 0"), encoding="utf-8"
+    )
+    found = run("check", "clinic.toml", folder=clinic, code=1)
+    line = 1 + policy.read_text(encoding="utf-8").splitlines().index('age = { type = "integer", low = 0 }')
+    assert f"clinic.toml, line {line}: tables.visits.columns.age: it has low but no high" in found.stderr
+
+
+def test_without_answers_init_leaves_comments_to_fill_in(clinic: Path) -> None:
+    told = run("init", "clinic.duckdb", folder=clinic).stdout
+    assert "still open: [tables.visits] unit" in told
+    text = (clinic / "clinic.toml").read_text(encoding="utf-8")
+    assert '# unit = "..."' in text
+    assert "# for SUM and AVG add: low = ..., high = ..." in text
+    refused = run("check", "clinic.toml", folder=clinic, code=1)
+    assert "whom a row belongs to" in refused.stderr
+
+
+def test_init_asks_the_owner_at_a_terminal(clinic: Path) -> None:
+    """A real pseudo-terminal: the questions appear, the answers become the policy."""
+    answers = ["2.5", "patient_id", "7", "", "0:110", "0:200", "public"]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(clinic)
+        os.execv(SFUMATO, [SFUMATO, "init", "clinic.duckdb"])
+    seen, sent = "", 0
+    deadline = time.monotonic() + 60
+    prompts = re.compile(r"(epsilon \[1\]: |skip\): |in full \[10\]: |none\): )")
+    while time.monotonic() < deadline:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                seen += os.read(terminal, 4096).decode()
+            except OSError:  # the other side has closed: the program is done
+                break
+        if len(prompts.findall(seen)) > sent:
+            os.write(terminal, (answers[sent] + "\n").encode())
+            sent += 1
+    assert os.waitpid(process, 0)[1] == 0, seen
+    assert sent == len(answers), seen
+    text = (clinic / "clinic.toml").read_text(encoding="utf-8")
+    for line in (
+        'epsilon = "2.5"',
+        'unit = "patient_id"',
+        "rows_per_person = 7",
+        'age = { type = "integer", low = 0, high = 110 }',
+        "public = true",
+    ):
+        assert line in text
+    run("check", "clinic.toml", folder=clinic)
+
+
+def test_help_version_and_completion(tmp_path: Path) -> None:
+    told = run("--help", folder=tmp_path).stdout
+    for command in ("budget", "check", "completion", "data-changed", "demo", "explain", "init", "sql"):
+        assert re.search(rf"^  {command} ", told, re.MULTILINE), command
+        assert "--json" in run(command, "--help", folder=tmp_path).stdout or command == "completion"
+    assert run("--version", folder=tmp_path).stdout.strip() == "sfumato, version 0.1.0"
+    for shell in ("bash", "zsh", "fish"):
+        assert "_SFUMATO_COMPLETE" in run("completion", shell, folder=tmp_path).stdout
+    words = {"COMP_WORDS": "sfumato ex", "COMP_CWORD": "1", "_SFUMATO_COMPLETE": "bash_complete"}
+    found = subprocess.run([SFUMATO], env={**os.environ, **words}, capture_output=True, text=True)
+    assert "explain" in found.stdout
+
+
+def test_a_database_locked_by_a_writer_is_named_without_the_process(tmp_path: Path) -> None:
+    path = make(tmp_path, [])
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(path.with_suffix(".duckdb"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        found = run("check", "hospital.toml", folder=tmp_path, code=1)
+    finally:
+        holder.communicate("")
+    assert "is open for writing in another program" in found.stderr
+    assert str(holder.pid) not in found.stderr
+    assert "python" not in found.stderr
+
+
+def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
+    start = time.monotonic()
+    told = run("demo", folder=tmp_path).stdout
+    print(f"demo: {time.monotonic() - start:.1f} s")
+    for part in (
+        "A hospital with 100,000 patients",
+        "1. How many visits were there?",
+        "5. How old are the patients of each region?",
+        "as before: cost epsilon 0",
+        "A differencing attack",
+        "50% becomes at most 55%",
+        "The budget runs out",
+        "refused: this query asks for epsilon 0.3, but 'hospital' has only epsilon",
+        "What to try next",
+    ):
+        assert part in told
+    assert "epsilon" in run("budget", "hospital.toml", folder=tmp_path / "sfumato-demo").stdout
+    facts = json.loads(run("demo", "--json", folder=tmp_path).stdout)  # a second run starts afresh
+    assert len(facts["questions"]) == 5
+    assert facts["repeat"] == "0"
+    assert facts["attack"]["exact"][0] - facts["attack"]["exact"][1] == 1
+
+
+def test_the_demo_leaves_a_foreign_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "hospital.toml").write_text("# mine", encoding="utf-8")
+    found = run("demo", "--folder", ".", folder=tmp_path, code=1)
+    assert "left as it is" in found.stderr
+    assert (tmp_path / "hospital.toml").read_text(encoding="utf-8") == "# mine"
+
+
+# Several at once -----------------------------------------------------------------------------------------
+
+
+def test_two_analysts_asking_the_same_at_once_see_one_release(tmp_path: Path) -> None:
+    import random
+
+    make(tmp_path, wild_rows(1, 300, random.Random(1)), budget="1")
+    sql = ["sql", "hospital.toml", "SELECT ward, COUNT(*) FROM visits GROUP BY ward", "-e", "1", "--json"]
+    running = [
+        subprocess.Popen(
+            [SFUMATO, *sql], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    outputs = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0] * 4, outputs
+    rows = {json.dumps(json.loads(out)["rows"]) for out, _ in outputs}
+    assert len(rows) == 1
+    assert json.loads(run("budget", "hospital.toml", "--json", folder=tmp_path).stdout)["spent"] == "1"
+
+
+KILLED = """
+import os, signal, sys, sfumato as sf
+from sfumato.curator import database
+where = sys.argv[2]
+db = sf.open(sys.argv[1])
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+if where == "run":
+    db._source.run = die
+if where == "draw":
+    database.draw = die
+if where == "keep":
+    db.ledger.keep = die
+if where == "shown":
+    database.Release = die
+db.sql("SELECT COUNT(*) AS n FROM visits", epsilon="0.5").release()
+"""
+
+
+@pytest.mark.parametrize("where", ["run", "draw", "keep", "shown"])
+def test_killed_in_the_middle_the_charge_stands_and_the_receipt_redeems_once(
+    tmp_path: Path, where: str
+) -> None:
+    """kill -9 between charge and run, run and draw, draw and keep, keep and send."""
+    path = make(tmp_path, [], budget="1")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), where], capture_output=True, timeout=120
+    )
+    assert killed.returncode == -9
+    first = json.loads(run("budget", "hospital.toml", "--json", folder=tmp_path).stdout)
+    assert (first["spent"], first["history"][0]["released"]) == ("0.5", where == "shown")
+    sql = ["sql", "hospital.toml", "SELECT COUNT(*) AS n FROM visits", "-e", "0.5", "--json"]
+    shown = [json.loads(run(*sql, folder=tmp_path).stdout) for _ in range(2)]
+    assert shown[0]["rows"] == shown[1]["rows"]
+    assert {each["charged"] for each in shown} == {"0"}
+    assert json.loads(run("budget", "hospital.toml", "--json", folder=tmp_path).stdout)["spent"] == "0.5"
+
+
+def test_forked_workers_share_a_database_and_draw_apart(tmp_path: Path) -> None:
+    import random
+
+    import sfumato as sf
+
+    db = sf.open(make(tmp_path, wild_rows(1, 300, random.Random(1))))
+    db.sql("SELECT COUNT(*) FROM visits", epsilon=1).release()  # the engine is running before the fork
+    readers = []
+    for worker in range(4):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            release = db.sql(
+                f"SELECT COUNT(*) AS n FROM visits WHERE age <> {1000 + worker}", epsilon="0.01"
+            ).release()
+            os.write(writer, json.dumps(release.drawn).encode())
+            os._exit(0)
+        os.close(writer)
+        readers.append(reader)
+    drawn = [json.loads(os.read(reader, 10_000)) for reader in readers]
+    for _ in readers:
+        assert os.wait()[1] == 0
+    assert len({json.dumps(each) for each in drawn}) == 4
+    assert len(db.budget.history) == 5

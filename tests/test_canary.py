@@ -1,0 +1,101 @@
+"""The canary: a string and numbers planted in private rows are looked for in everything that leaves."""
+
+from __future__ import annotations
+
+import io
+import logging
+import random
+import subprocess
+import sys
+import tomllib
+import traceback
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from tests.support import Row, answer, make, wild_rows
+
+import sfumato as sf
+
+TEXT = "CANARY-7731"
+NUMBER = 773_177.0  # a cost far outside its bounds
+PLANS = sorted((Path(__file__).parent / "plans").glob("*.toml"))
+
+
+def planted() -> list[Row]:
+    rng = random.Random(5)
+    rows = [row for person in range(60) for row in wild_rows(person, 4, rng)]
+    # pid, age, cost, temp, paid, big, ward, floor, day, seen, urgent, note
+    rows += [(7731, 42, NUMBER, 36.6, "77.31", 773_177, TEXT, 1, "2024-01-01", None, True, TEXT)] * 3
+    return rows
+
+
+@pytest.mark.parametrize("policy", ["person", "row"])
+def test_nothing_planted_and_no_exact_answer_leaves(policy: str, tmp_path: Path) -> None:
+    path = make(tmp_path, planted(), policy)
+    seen = io.StringIO()
+    handler = logging.StreamHandler(seen)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.DEBUG)
+    exact: set[str] = set()
+    try:
+        with redirect_stdout(seen), redirect_stderr(seen), warnings.catch_warnings(record=True) as raised:
+            db = sf.open(path)
+            for file in PLANS:
+                golden = tomllib.loads(file.read_text(encoding="utf-8"))
+                if golden["policy"] != policy:
+                    continue
+                try:
+                    question = db.sql(golden["sql"], epsilon="0.5")
+                    # only answers too wide to be met by chance
+                    exact.update(str(y) for vector in answer(question) for y in vector if abs(y) >= 10**6)
+                    print(repr(question), repr(question.explain()), question.explain().as_dict())
+                    release = question.release()
+                    print(
+                        repr(release), release._repr_html_(), release.rows(), release.df(), release.as_dict()
+                    )
+                except sf.SfumatoError as error:
+                    print("".join(traceback.format_exception(error)), repr(vars(error)))
+            print(repr(db), repr(db.budget), db.budget.as_dict())
+        seen.write("".join(str(each) for each in raised))
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert exact  # there is something to look for
+    bodies = {"what was shown": seen.getvalue().encode()}
+    for file in tmp_path.iterdir():
+        if file.suffix != ".duckdb":  # the data themselves
+            bodies[file.name] = file.read_bytes()
+    assert "hospital.ledger" in bodies
+    for name, body in bodies.items():
+        for planted_text in (TEXT, "773177", "77.31", *exact):
+            assert planted_text.encode() not in body, (name, planted_text)
+
+
+def test_the_canary_test_can_fail(tmp_path: Path) -> None:
+    """The data file does hold the canary, so the search above would find it."""
+    make(tmp_path, planted())
+    assert TEXT.encode() in (tmp_path / "hospital.duckdb").read_bytes()
+
+
+BREAKING = """
+import sys, sfumato as sf
+from sfumato.sources import duckdb as source
+db = sf.open(sys.argv[1])
+real = source.text
+source.text = lambda plan: "SELECT error('private ' || note) FROM visits"
+db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
+"""
+
+
+def test_an_engine_error_that_quotes_a_row_is_swallowed(tmp_path: Path) -> None:
+    """The engine is made to raise with private text in its message; a whole process shows none of it."""
+    path = make(tmp_path, [planted()[-1]] * 5)
+    found = subprocess.run([sys.executable, "-c", BREAKING, str(path)], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert "QueryFailed" in found.stderr
+    assert "During handling" not in found.stderr
+    for text in (TEXT, "private", "DuckDB", "note"):
+        assert text not in found.stdout + found.stderr.replace('"private data"', "").replace(
+            "on private data", ""
+        )
