@@ -1,7 +1,7 @@
 """The spine against DuckDB itself, in the same run: `python benchmarks/spine.py [--smoke]`.
 
 Bars (ratios; the machine is noisy, so runs alternate and medians are compared):
-  text key      COUNT, SUM, AVG by 50 public keys over 20 million rows, unit = row: release against exact query
+  text key      COUNT, SUM, AVG by 50 public keys over 20 million rows, unit = row: release over exact query
   integer key   the same with an integer key
   small         our own milliseconds on a small table, the store's commits taken off
   import, help  seconds to import the package and to print --help
@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sfumato as sf
 from sfumato.curator.database import Database, draw
@@ -27,6 +27,9 @@ from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import DiscreteLaplace
 from sfumato.sources.duckdb import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEYS = 50
 POLICY = """
@@ -51,12 +54,14 @@ income = {{ type = "number", low = 0, high = 200000 }}
 
 
 def prepare(folder: Path, rows: int) -> Database:
-    columns = "'dept_' || (hash(i) % 50) AS dept, (hash(i) % 50)::INTEGER AS number, EXP(9 + (hash(i, 1) % 4000) / 1000.0) AS income"
+    key, income = "hash(i) % 50", "EXP(9 + (hash(i, 1) % 4000) / 1000.0)"
+    columns = f"'dept_' || ({key}) AS dept, ({key})::INTEGER AS number, {income} AS income"
+    person = "(hash(i, 2) % 300)::INTEGER AS person"
     build(
         folder / "spine.duckdb",
         [
             f"CREATE TABLE big AS SELECT {columns} FROM range({rows}) AS r(i)",
-            f"CREATE TABLE small AS SELECT (hash(i, 2) % 300)::INTEGER AS person, {columns} FROM range(1000) AS r(i)",
+            f"CREATE TABLE small AS SELECT {person}, {columns} FROM range(1000) AS r(i)",
         ],
         [],
     )

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-
 from tests.support import make, wild_rows
 
 SFUMATO = str(Path(sys.executable).parent / "sfumato")
@@ -34,17 +33,17 @@ def clinic(tmp_path: Path) -> Path:
     """A database without a policy."""
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         connection.execute(
-            "CREATE TABLE visits AS SELECT (i % 500)::INTEGER AS patient_id, ['A', 'B'][1 + (i % 2)::INTEGER] AS ward,"
+            "CREATE TABLE visits AS SELECT (i % 500)::INTEGER AS patient_id,"
+            " ['A', 'B'][1 + (i % 2)::INTEGER] AS ward,"
             " (20 + i % 60)::INTEGER AS age, (i % 100) * 1.5 AS cost FROM range(2000) AS r(i)"
         )
         connection.execute("CREATE TABLE wards AS SELECT * FROM (VALUES ('A'), ('B')) AS v(ward)")
     return tmp_path
 
 
-INIT = (
-    "init clinic.duckdb --epsilon 1 --unit visits=patient_id --rows visits=5 --bounds visits.age=0:110"
-    " --bounds visits.cost=0:200 --keys visits.ward=A,B --public wards"
-).split()
+INIT = ["init", "clinic.duckdb", "--epsilon", "1", "--unit", "visits=patient_id", "--rows", "visits=5"]
+INIT += ["--bounds", "visits.age=0:110", "--bounds", "visits.cost=0:200", "--keys", "visits.ward=A,B"]
+INIT += ["--public", "wards"]
 
 
 def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
@@ -232,7 +231,7 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
         "A differencing attack",
         "50% becomes at most 55%",
         "The budget runs out",
-        "refused: this query asks for epsilon 0.3, but 'hospital' has only epsilon",
+        "refused: this query asks for epsilon 0.5, but 'hospital' has only epsilon 0.4 left",
         "What to try next",
     ):
         assert part in told

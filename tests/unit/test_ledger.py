@@ -9,6 +9,7 @@ import threading
 import traceback
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,7 @@ def test_a_draw_that_cannot_be_stored_is_not_shown(tmp_path: Path) -> None:
 # Many at once ----------------------------------------------------------------------------------------
 
 
-def _spend_all(path: str, worker: int, ready: multiprocessing.synchronize.Barrier, queue: object) -> None:
+def _spend_all(path: str, worker: int, ready: Any, queue: Any) -> None:
     book = Ledger(Path(path), name="test", total=Guarantee.parse("1"))
     ready.wait()
     paid = 0
@@ -192,12 +193,12 @@ def _spend_all(path: str, worker: int, ready: multiprocessing.synchronize.Barrie
             paid += 1
         except BudgetExceeded:
             pass
-    queue.put(paid)  # type: ignore[attr-defined]
+    queue.put(paid)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_together_cannot_overspend(tmp_path: Path, method: str) -> None:
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     ready, queue = context.Barrier(4), context.Queue()
     path = str(tmp_path / "test.ledger")
     workers = [context.Process(target=_spend_all, args=(path, i, ready, queue)) for i in range(4)]
@@ -247,7 +248,7 @@ def test_two_redeemers_of_one_receipt_see_the_same_release(tmp_path: Path) -> No
     receipt = book.charge(spend("0.5"), "key")
     seen: list[object] = []
     threads = [
-        threading.Thread(target=lambda i=i: seen.append(book.keep(receipt, Secret(((i,),)))))  # type: ignore[misc]
+        threading.Thread(target=lambda i=i: seen.append(book.keep(receipt, Secret(((i,),)))))
         for i in range(8)
     ]
     for thread in threads:
