@@ -214,7 +214,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     Bad declarations, missing tables and an unusable ledger are all reported here, before any question.
     """
     policy = policies.load(path)
-    source = DuckDB(policy.source[1])
+    source = DuckDB(policy.database)
     source.check(policy)
     policy = policy.with_keys(source.keys)
     ledger = Ledger(policy.ledger, name=policy.name, total=policy.budget, clock=clock)

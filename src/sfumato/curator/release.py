@@ -234,7 +234,8 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
                 cut.append(said)
     if plan.unit is not None:
         rows = plan.measures[0].rows
-        cut.append(f"a {plan.unit.name} with more than {rows} rows is scaled down to weigh {rows}")
+        many = f"{rows} row{'' if rows == 1 else 's'}"
+        cut.append(f"a {plan.unit.name} with more than {many} is scaled down to weigh {rows}")
         cut.append(f"rows without {plan.unit.name} are dropped")
     if plan.keys:
         cut.append(

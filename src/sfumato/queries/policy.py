@@ -70,10 +70,15 @@ class Policy:
 
     name: str
     file: str
-    source: tuple[str, Path]  # engine and file
+    source: tuple[str, str]  # engine, and file as written: relative to the folder of the policy
     budget: Guarantee
     ledger: Path
     tables: tuple[Table, ...]
+
+    @property
+    def database(self) -> Path:
+        """The file the tables live in."""
+        return Path(self.file).parent / self.source[1]
 
     def table(self, name: str) -> Table | None:
         """The table called `name`, in whatever case it was typed."""
@@ -82,7 +87,7 @@ class Policy:
     @property
     def hash(self) -> str:
         """Changes whenever a declaration that can change an answer changes; the budget is not one."""
-        text = json.dumps([repr(self.source[0]), repr(self.tables)])
+        text = json.dumps([self.source, repr(self.tables)])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_keys(self, read: Callable[[str, str], tuple[Value, ...]]) -> Policy:
@@ -146,7 +151,7 @@ class _Reader:
         policy = Policy(
             name=name,
             file=str(self.file),
-            source=("duckdb", self.file.parent / path),
+            source=("duckdb", path),
             budget=self.total(budget),
             ledger=self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
@@ -196,6 +201,10 @@ class _Reader:
                 f"{unit!r} is not one of the declared columns",
                 f'Declare it under columns, for example: {unit} = {{ type = "integer" }}',
             )
+        if person.kind not in ("integer", "text"):
+            # a number could be rounded on its way, and two persons would become one
+            advice = "Name a column of integers or text, which tells persons apart exactly."
+            raise self.error((*where, "unit"), f"{unit!r} is a {person.kind} column", advice)
         rows = body.get("rows_per_person")
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
             raise self.error(

@@ -264,7 +264,7 @@ def _by_person(plan: Plan, unit: Field) -> str:
     keys = [f"p{i}" for i in range(len(plan.keys))]
     positions = [f"v{i}.position AS p{i}" for i in range(len(plan.keys))]
     joins = "".join(
-        f" JOIN {_values(key, i)} ON {_field(key.field)} = v{i}.key" for i, key in enumerate(plan.keys)
+        f" JOIN {_values(key, i)} ON ({_field(key.field)}) = v{i}.key" for i, key in enumerate(plan.keys)
     )
     condition = f"{_field(unit)} IS NOT NULL"
     if plan.where is not None:
@@ -407,9 +407,15 @@ def _operand(operand: Field | Constant, as_double: bool) -> str:
 
 
 def _field(field: Field) -> str:
-    """A column in the type it is used as. The casts are total: whatever the engine stores, they succeed."""
+    """A column in the type it is used as. The casts are total: whatever the engine stores, they succeed.
+
+    Text is compared byte by byte whatever collation the column was declared with: under NOCASE one row would
+    match two keys, and two persons would share one cap.
+    """
     name = f"t.{_name(field.name)}"
-    return f"CAST({name} AS {_SQL_TYPE[field.kind]})" if field.kind in ("number", "text") else name
+    if field.kind == "text":
+        return f"CAST({name} AS VARCHAR) COLLATE C"
+    return f"CAST({name} AS DOUBLE)" if field.kind == "number" else name
 
 
 def _constant(constant: Constant) -> str:
