@@ -59,7 +59,7 @@ def test_the_command_line_session_is_true(demo: Path) -> None:
 
 def test_the_ten_lines_of_python_run(demo: Path) -> None:
     (code,) = fences("python")
-    assert len([line for line in code.splitlines() if line.strip()]) == 10
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
     found = subprocess.run([sys.executable, "-c", code], cwd=demo, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     for said in ("No row was read and nothing was spent.", "region   patients", "hospital: epsilon"):

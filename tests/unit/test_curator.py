@@ -310,6 +310,23 @@ def test_a_view_is_not_a_table(tmp_path: Path) -> None:
         sf.open(path)
 
 
+def test_a_collation_neither_counts_a_row_twice_nor_merges_persons(tmp_path: Path) -> None:
+    """Under NOCASE one row would match the keys A and a, and Bob and bob would share one cap."""
+    with duckdb.connect(str(tmp_path / "c.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (who VARCHAR COLLATE NOCASE, ward VARCHAR COLLATE NOCASE)")
+        connection.execute("INSERT INTO t VALUES ('Bob', 'A'), ('Bob', 'a'), ('bob', 'a'), ('bob', 'A')")
+    for unit, expected, alone in (('"who"\nrows_per_person = 1', 1024, 2048), ('"row"', 2, 2)):
+        (tmp_path / "c.toml").write_text(
+            f'[source]\nduckdb = "c.duckdb"\n[budget]\nepsilon = "1"\n[tables.t]\nunit = {unit}\n'
+            '[tables.t.columns]\nwho = "text"\nward = { type = "text", keys = ["A", "a"] }\n',
+            encoding="utf-8",
+        )
+        db = sf.open(tmp_path / "c.toml")
+        by_ward = answer(db.sql("SELECT ward, COUNT(*) FROM t GROUP BY ward", epsilon=1))
+        assert by_ward == ((expected, expected),)
+        assert answer(db.sql("SELECT COUNT(*) FROM t WHERE ward = 'a'", epsilon=1)) == ((alone,),)
+
+
 def test_keys_of_a_public_table_are_read_sorted(tmp_path: Path) -> None:
     db = opened(tmp_path, [], policy="row")
     assert db.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=1).plan.groups == (

@@ -47,7 +47,8 @@ def read(text: str) -> Policy:
 
 def test_a_good_policy_is_read_whole() -> None:
     policy = read(GOOD)
-    assert (policy.name, policy.source) == ("clinic", ("duckdb", Path("data/clinic.duckdb")))
+    assert (policy.name, policy.source) == ("clinic", ("duckdb", "data/clinic.duckdb"))
+    assert policy.database == Path("data/clinic.duckdb")
     assert policy.budget == Guarantee(Fraction(5, 2))
     assert policy.ledger == Path("clinic.ledger")
     table = policy.table("VISITS")
@@ -80,6 +81,7 @@ def test_a_good_policy_is_read_whole() -> None:
         ('[budget]\nepsilon = "2.5"', "", None, r"no \[budget\]"),
         ('unit = "pid"', "", 9, "whom a row belongs to"),
         ('unit = "pid"', 'unit = "patient"', 10, "not one of the declared columns"),
+        ('unit = "pid"', 'unit = "cost"', 10, "is a number column"),
         ("rows_per_person = 10", "", 9, "rows_per_person must be"),
         ("rows_per_person = 10", "rows_per_person = 0", 11, "from 1 to"),
         ("rows_per_person = 10", "rows_per_person = true", 11, "from 1 to"),
@@ -143,6 +145,7 @@ def test_the_hash_changes_with_what_can_change_an_answer_and_with_nothing_else()
         ("high = 120", "high = 121"),
         ('["A", "B"]', '["B", "A"]'),
         ("person = 10", "person = 11"),
+        ("clinic.duckdb", "other.duckdb"),
     ):
         assert read(GOOD.replace(old, new)).hash != base
 

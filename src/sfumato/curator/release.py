@@ -217,8 +217,15 @@ class Release:
         return found
 
     def _columnar(self, level: str | float | Fraction) -> dict[str, list[Any]]:
+        """Columns of one type each: integers only where all of them fit into 64 bits."""
         rows = self.rows(level)
-        return {name: [row[name] for row in rows] for name in self.columns}
+        columns = {name: [row[name] for row in rows] for name in self.columns}
+        for name, values in columns.items():
+            numbers = [value for value in values if type(value) in (int, float)]
+            mixed = len({type(value) for value in numbers}) > 1
+            if mixed or any(abs(value) >= 1 << 63 for value in numbers):
+                columns[name] = [float(value) if value is not None else None for value in values]
+        return columns
 
 
 def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:
