@@ -87,7 +87,7 @@ def alternate(turns: int, *jobs: Callable[[], object]) -> list[list[float]]:
 def engine_ratio(db: Database, key: str, turns: int) -> tuple[float, float, float]:
     """Release (parse, charge, run, draw, keep) against the exact query in the same engine."""
     sql = f"SELECT {key}, COUNT(*), SUM(income), AVG(income) FROM big GROUP BY {key}"
-    exact = db._source._connection().cursor()
+    exact = db._source._cursor()
 
     def ours() -> None:
         db.ledger.data_changed()  # a new draw each time

@@ -21,6 +21,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Database",
+    "Explanation",
     "Guarantee",
     "InvalidParameter",
     "LedgerError",
@@ -41,6 +42,7 @@ __all__ = [
 _HOMES = {
     "Budget": "sfumato.curator.database",
     "Database": "sfumato.curator.database",
+    "Explanation": "sfumato.curator.explanation",
     "Guarantee": "sfumato.mechanisms",
     "Question": "sfumato.curator.database",
     "Release": "sfumato.curator.release",
@@ -49,6 +51,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Budget, Database, Question, open  # noqa: A004  # sf.open
+    from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release
     from sfumato.errors import (
         BudgetExceeded,

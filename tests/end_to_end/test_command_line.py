@@ -7,16 +7,26 @@ import io
 import json
 import os
 import pty
+import random
 import re
 import select
+import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 from tests.support import make, wild_rows
+
+import sfumato as sf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SFUMATO = str(Path(sys.executable).parent / "sfumato")
 
@@ -67,7 +77,9 @@ def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
     spent = run("budget", "clinic.toml", folder=clinic).stdout
     assert "epsilon 0.6 of 1 spent, 0.4 left" in spent
     assert sql in spent
-    assert "no longer repeated" in run("data-changed", "clinic.toml", folder=clinic).stdout
+    assert (
+        "Stored releases are no longer repeated" in run("data-changed", "clinic.toml", folder=clinic).stdout
+    )
     over = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic, code=1)
     assert "only epsilon 0.4 left" in over.stderr
 
@@ -121,6 +133,11 @@ def test_csv_and_other_levels(clinic: Path) -> None:
         (["init", "clinic.duckdb", "-p", "x.toml", "--bounds", "visits.age=1"], 1, "low:high"),
         (["init", "clinic.duckdb", "-p", "x.toml", "--unit", "visits"], 1, "NAME=VALUE"),
         (["init", "clinic.duckdb", "-p", "x.toml", "--rows", "visits=many"], 1, "whole number"),
+        (["init", "clinic.duckdb", "-p", "x.toml", "--unit", "visits=zzz"], 1, "one of patient_id, ward"),
+        (["init", "clinic.duckdb", "-p", "nowhere/x.toml"], 1, "No such file or directory"),
+        (["demo", "--folder", "clinic.toml/demo"], 1, "Not a directory"),
+        (["sql", "clinic.toml", "SELECT COUNT() FROM visits", "-e", "1"], 1, "needs an argument"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) + 1e999999999 FROM visits", "-e", "1"], 1, "usual size"),
         (["nonsense"], 2, "No such command"),
     ],
 )
@@ -130,6 +147,12 @@ def test_a_mistake_gets_a_message_not_a_traceback(
     run(*INIT, folder=clinic)
     found = run(*arguments, folder=clinic, code=code)
     assert says in found.stdout + found.stderr
+
+
+def test_a_silly_level_is_refused_before_the_charge(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    run("sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--level", "2", folder=clinic, code=1)
+    assert json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)["spent"] == "0"
 
 
 def test_a_policy_mistake_names_the_line(clinic: Path) -> None:
@@ -253,8 +276,6 @@ def test_the_demo_leaves_a_foreign_folder_alone(tmp_path: Path) -> None:
 
 
 def test_two_analysts_asking_the_same_at_once_see_one_release(tmp_path: Path) -> None:
-    import random
-
     make(tmp_path, wild_rows(1, 300, random.Random(1)), budget="1")
     sql = ["sql", "hospital.toml", "SELECT ward, COUNT(*) FROM visits GROUP BY ward", "-e", "1", "--json"]
     running = [
@@ -308,26 +329,69 @@ def test_killed_in_the_middle_the_charge_stands_and_the_receipt_redeems_once(
     assert json.loads(run("budget", "hospital.toml", "--json", folder=tmp_path).stdout)["spent"] == "0.5"
 
 
+def in_child(work: Callable[[], object], seconds: int = 60) -> tuple[int, int]:
+    """Fork, do the work, leave at once whatever happens; returns the process and a pipe with its result."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            signal.alarm(seconds)  # a child that hangs dies, and the test fails
+            os.write(writer, json.dumps(work()).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    return child, reader
+
+
+def finished(children: list[tuple[int, int]]) -> list[str]:
+    found = [os.read(reader, 10_000).decode() for _, reader in children]
+    for child, reader in children:
+        os.close(reader)
+        assert os.waitpid(child, 0)[1] == 0
+    return found
+
+
 def test_forked_workers_share_a_database_and_draw_apart(tmp_path: Path) -> None:
-    import random
-
-    import sfumato as sf
-
     db = sf.open(make(tmp_path, wild_rows(1, 300, random.Random(1))))
     db.sql("SELECT COUNT(*) FROM visits", epsilon=1).release()  # the engine is running before the fork
-    readers = []
-    for worker in range(4):
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            release = db.sql(
-                f"SELECT COUNT(*) AS n FROM visits WHERE age <> {1000 + worker}", epsilon="0.01"
-            ).release()
-            os.write(writer, json.dumps(release.drawn).encode())
-            os._exit(0)
-        os.close(writer)
-        readers.append(reader)
-    drawn = [json.loads(os.read(reader, 10_000)) for reader in readers]
-    for _ in readers:
-        assert os.wait()[1] == 0
-    assert len({json.dumps(each) for each in drawn}) == 4
+
+    def ask(worker: int) -> object:
+        sql = f"SELECT COUNT(*) AS n FROM visits WHERE age <> {1000 + worker}"
+        return db.sql(sql, epsilon="0.01").release().drawn
+
+    drawn = finished([in_child(partial(ask, worker)) for worker in range(4)])
+    assert len(set(drawn)) == 4
     assert len(db.budget.history) == 5
+
+
+def test_forking_while_other_threads_ask_stalls_nobody(tmp_path: Path) -> None:
+    """A fork copies locks that other threads hold; the child must not wait for them."""
+    db = sf.open(make(tmp_path, wild_rows(1, 3000, random.Random(1))))
+    stop = threading.Event()
+
+    def keep_asking(worker: int) -> None:
+        for turn in range(10_000):
+            if stop.is_set():
+                break
+            where = f"age <> {worker} AND age <> {1000 + turn}"
+            db.sql(f"SELECT ward, COUNT(*) FROM visits WHERE {where} GROUP BY ward", epsilon="0.01").release()
+
+    def ask(turn: int) -> object:
+        return (
+            db.sql(f"SELECT COUNT(*) FROM visits WHERE age <> {5000 + turn}", epsilon="0.01").release().drawn
+        )
+
+    threads = [threading.Thread(target=keep_asking, args=(worker,)) for worker in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        children = []
+        for turn in range(6):
+            time.sleep(0.05)
+            children.append(in_child(partial(ask, turn)))
+        assert all(finished(children))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert db.budget.spent == sum(entry.price for entry in db.budget.history)

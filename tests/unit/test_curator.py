@@ -223,7 +223,7 @@ def test_explain_derives_distances_line_by_line(tmp_path: Path) -> None:
         "a unit's presence: epsilon 0.3; its values: epsilon 0.6",
         "each age is clamped to [0, 120]",
         "60, the middle of the bounds, is taken off each",
-        "whoever weighs more than 4 rows is scaled down by number of rows",
+        "whoever has more than 4 rows is scaled down in proportion, to weigh 4 rows in all",
         "geometric noise, 95% of it within",
         "for a group of 1,000 rows",
         "No row was read and nothing was spent.",
@@ -255,7 +255,7 @@ def test_the_answer_does_not_depend_on_threads_or_row_order(tmp_path: Path) -> N
 
 
 def test_the_engine_is_locked_down(tmp_path: Path) -> None:
-    connection = opened(tmp_path, [])._source._connection()
+    connection = opened(tmp_path, [])._source._cursor()
     for attempt in (
         "INSERT INTO visits (age) VALUES (1)",
         "COPY visits TO 'x.csv'",
@@ -334,5 +334,7 @@ def test_keys_of_a_public_table_are_read_sorted(tmp_path: Path) -> None:
         ("B",),
         ("C",),
     )
-    with pytest.raises(sf.SourceError, match="does not name"):
-        db._source.keys("wards", "nothing")
+    with pytest.raises(sf.SourceError, match="must name a text column"):
+        db._source.keys("wards", "nothing", "text")
+    with pytest.raises(sf.SourceError, match="must name a integer column"):
+        db._source.keys("wards", "ward", "integer")

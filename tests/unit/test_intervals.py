@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from sfumato.curator.intervals import WHOLE, Errors
+from sfumato.curator.intervals import WHOLE, Errors, _range_around
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import DiscreteLaplace
 from sfumato.queries.plan import Arithmetic, Expression, KeyOf, Mean, Number, Released
@@ -68,13 +69,25 @@ def test_two_measures_have_the_interval_of_their_convolution(first: int, second:
     assert radius <= exact * 1.02 + 1
 
 
-def test_the_pair_radius_is_convex_between_its_knots() -> None:
-    """The interpolation in `_pair` is an upper bound if the true radius is convex in the ratio."""
-    found = errors(10**6, 10**6)
-    radii = [float(found.radius({0: Fraction(1), 1: Fraction(ratio, 64)}, TAIL)) for ratio in range(1, 257)]
-    second = np.diff(radii, 2)
-    assert np.all(np.diff(radii) >= -1e-3 * np.array(radii[1:]))
-    assert second.min() > -2e-3 * radii[0]
+def exact_miss(found: Errors, weights: dict[int, Fraction], radius: Fraction) -> float:
+    """P(|a X + b Y| > radius), by adding up all pairs of outcomes."""
+    points = np.arange(-150, 151, dtype=np.float64)
+    masses = [law.tails(points - 1) - law.tails(points) for law in found.noises]
+    sums = float(weights[0]) * points[:, None] + float(weights[1]) * points[None, :]
+    return float((masses[0][:, None] * masses[1][None, :])[np.abs(sums) > float(radius) * (1 + 1e-12)].sum())
+
+
+def test_no_pair_of_small_noises_misses_more_often_than_stated() -> None:
+    """On a lattice the radius jumps; it must be right for every ratio, also in a range of ratios."""
+    rng = random.Random(4)
+    for _ in range(150):
+        found = errors(Fraction(rng.randint(2, 40), 8), Fraction(rng.randint(2, 40), 8))
+        weights = {0: Fraction(rng.randint(1, 12), 4), 1: Fraction(rng.randint(1, 12), 4)}
+        for tail in (Fraction(1, 20), Fraction(1, 100)):
+            assert exact_miss(found, weights, found.radius(weights, tail)) <= float(tail) * (1 + 1e-9)
+            ranged = found._radius(weights, tail, _range_around)
+            assert exact_miss(found, weights, ranged) <= float(tail) * (1 + 1e-9)
+            assert ranged <= found.radius(weights, tail) * Fraction(12, 10) + 3
 
 
 def test_three_measures_take_the_union_bound() -> None:
@@ -115,6 +128,7 @@ def test_a_mean_stays_within_its_public_bounds() -> None:
     assert found.value(mean, (5, -3)) == 65  # a count below one counts as one row
     assert found.value(mean, (-500, -3)) == 0
     assert found.interval(mean, (5, 3), TAIL) == (0, 120)
+    assert found.interval(mean, (5, -300), TAIL) == (0, 120)
     low, high = found.interval(mean, (1000, 1000), TAIL)
     assert 60 < low < 61 < high < 62
 
@@ -181,3 +195,18 @@ def test_the_coverage_test_can_fail() -> None:
         hits += low <= 1.5 <= high
     assert hits / 2000 < 0.94
     assert math.isfinite(hits)
+
+
+def test_ends_are_rounded_outward_and_survive_any_size() -> None:
+    found = errors(Fraction(1, 100))  # hardly ever any noise
+    third = Arithmetic("/", Released(0), n(3))
+    low, high = found.interval(third, (1,), TAIL)
+    assert Fraction(low) < Fraction(1, 3) < Fraction(high)
+    huge = Arithmetic("*", Released(0), n(10**400))
+    assert found.interval(huge, (1,), TAIL) == (math.nextafter(math.inf, 0), math.inf)
+    assert found.interval(Arithmetic("-", n(0), huge), (1,), TAIL) == (
+        -math.inf,
+        -math.nextafter(math.inf, 0),
+    )
+    wide = errors(10**40, Fraction(10**39, 7))
+    assert wide.radius({0: Fraction(1), 1: Fraction(1)}, TAIL) > 10**40

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.budget import record
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
+from sfumato.exact.forks import STILL
 from sfumato.exact.secret import Secret, unseal
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.mechanisms.mechanism import Vector
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 Draw = tuple[Vector, ...]  # one integer vector a step
 
+CURRENCY = "epsilon"
 UNIT = 10**12  # parts of one epsilon
 FORM = 1  # of the tables below
 APPLICATION = 0x5F0A70  # marks a SQLite file as a ledger of ours
@@ -72,6 +74,7 @@ class Receipt:
     number: int
     price: Fraction
     spent: Fraction  # by the database in all, this charge included
+    charged: Fraction  # by the call that returned this receipt: zero if it was paid before
 
     def __str__(self) -> str:
         return f"receipt {self.number}: epsilon {decimal(self.price)}"
@@ -104,10 +107,12 @@ class Ledger:
     def __init__(
         self, path: Path | str, *, name: str, total: Guarantee, clock: Callable[[], float] = time.time
     ) -> None:
-        self.path, self.name, self.total = Path(path), name, total
+        self.path = Path(path).absolute()  # also keeps SQLite from reading meaning into names like :memory:
+        self.name, self.total = name, total
         self._clock = clock
         self._local = threading.local()
         self._inherited: list[sqlite3.Connection] = []
+        self._place: tuple[int, int] | None = None
         with self._transaction() as store:
             self._prepare(store)
 
@@ -127,7 +132,7 @@ class Ledger:
                 (key, version, text),
             ).fetchone()
             if earlier:
-                return _receipt(*earlier)
+                return _receipt(*earlier, charged=0)
             spent = self._spent(store)
             left = _units_down(self.total.epsilon) - spent
             if price > left:
@@ -143,24 +148,21 @@ class Ledger:
                 (self._clock(), key, version, question, text, price, spent + price),
             ).lastrowid
         assert number is not None
-        return _receipt(number, price, spent + price)
+        return _receipt(number, price, spent + price, charged=price)
 
     def keep(self, receipt: Receipt, drawn: Secret[Draw], turn: int = 0) -> Draw:
         """Store a release, then show it. If one was stored before, that one is shown and this one is lost."""
-        text = json.dumps(unseal(drawn), separators=(",", ":"))
         stored: str | None = None
+        interrupted = False
         try:
-            with self._transaction() as store:
-                store.execute(
-                    "INSERT OR IGNORE INTO releases (number, turn, drawn) VALUES (?, ?, ?)",
-                    (receipt.number, turn, text),
-                )
-                (stored,) = store.execute(
-                    "SELECT drawn FROM releases WHERE number = ? AND turn = ?", (receipt.number, turn)
-                ).fetchone()
-        except LedgerError:
-            stored = None
-        del text  # an unstored draw must not live on in a traceback
+            stored = self._store(receipt.number, turn, drawn)
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException:  # whatever failed, an unstored draw must not live on in a traceback
+            pass
+        del drawn
+        if interrupted:
+            raise KeyboardInterrupt
         if stored is None:
             raise LedgerError(
                 f"the release could not be stored in {self.path.name}, so it is not shown. The charge stays; "
@@ -168,27 +170,36 @@ class Ledger:
             )
         return _draw(stored)
 
+    def _store(self, number: int, turn: int, drawn: Secret[Draw]) -> str:
+        """Write a draw unless one is there, and read back the one that is."""
+        text = json.dumps(unseal(drawn), separators=(",", ":"))
+        with self._transaction() as store:
+            store.execute(
+                "INSERT OR IGNORE INTO releases (number, turn, drawn) VALUES (?, ?, ?)", (number, turn, text)
+            )
+            found = store.execute("SELECT drawn FROM releases WHERE number = ? AND turn = ?", (number, turn))
+            return str(found.fetchone()[0])
+
     def kept(self, key: str, spend: Spend) -> Kept | None:
         """The stored release that answers this question: one with the same spend, or with a larger one."""
-        store = self._connection()
-        with _readable(self.path):
+        with self._reading() as store:
             row = store.execute(
                 "SELECT number, price, spent, spend, drawn FROM charges JOIN releases USING (number)"
-                " WHERE key = ? AND data_version = ? AND price >= ? AND turn = 0"
-                " ORDER BY price DESC, number LIMIT 1",
-                (key, self._data_version(store), price_of(spend)),
+                " WHERE key = ? AND data_version = (SELECT data_version FROM about) AND price >= ?"
+                " AND turn = 0 ORDER BY price DESC, number LIMIT 1",
+                (key, price_of(spend)),
             ).fetchone()
         if row is None:
             return None
-        return Kept(_receipt(*row[:3]), record.read(row[3]), _draw(row[4]))
+        return Kept(_receipt(*row[:3], charged=0), record.read(row[3]), _draw(row[4]))
 
     # What is left -------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> Fraction:
         """Epsilon spent so far, by everybody."""
-        with _readable(self.path):
-            return Fraction(self._spent(self._connection()), UNIT)
+        with self._reading() as store:
+            return Fraction(self._spent(store), UNIT)
 
     @property
     def left(self) -> Fraction:
@@ -198,13 +209,13 @@ class Ledger:
     @property
     def data_version(self) -> int:
         """Which state of the data the stored releases speak of."""
-        with _readable(self.path):
-            return self._data_version(self._connection())
+        with self._reading() as store:
+            return self._data_version(store)
 
     def history(self) -> tuple[Entry, ...]:
         """Every charge, oldest first."""
-        with _readable(self.path):
-            rows = self._connection().execute(
+        with self._reading() as store:
+            rows = store.execute(
                 "SELECT number, at, question, price, spent,"
                 " EXISTS (SELECT 1 FROM releases WHERE releases.number = charges.number)"
                 " FROM charges ORDER BY number"
@@ -236,7 +247,7 @@ class Ledger:
         if tables == 0 and application == 0:
             for statement in _TABLES.split(";"):
                 store.execute(statement)
-            store.execute("INSERT INTO about VALUES ('epsilon', 1)")
+            store.execute("INSERT INTO about VALUES (?, 1)", (CURRENCY,))
             store.execute(f"PRAGMA application_id = {APPLICATION}")
             store.execute(f"PRAGMA user_version = {FORM}")
             return
@@ -250,17 +261,27 @@ class Ledger:
                 f"{self.path} was written by a newer sfumato (form {form}; this one reads {FORM}). "
                 "It was left as it is. Install the newer version."
             )
+        (currency,) = store.execute("SELECT currency FROM about").fetchone()
+        if currency != CURRENCY:
+            raise LedgerError(
+                f"{self.path} counts {currency}, and the policy gives {CURRENCY}. The currency of a ledger "
+                "is fixed before its first charge; it was left as it is."
+            )
 
     def _connection(self) -> sqlite3.Connection:
         """This thread's own connection; a forked child gets a new one and leaves its parent's untouched."""
         if getattr(self._local, "process", None) != os.getpid():
             if hasattr(self._local, "store"):
                 self._inherited.append(self._local.store)  # closing it here could drop the parent's locks
-            with _readable(self.path):
-                self._local.store = self._open()
+            self._local.store = self._open()
             self._local.process = os.getpid()
         store: sqlite3.Connection = self._local.store
         return store
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with STILL, _readable(self.path):
+            yield self._connection()
 
     def _open(self) -> sqlite3.Connection:
         if not self.path.exists():
@@ -272,8 +293,8 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        store = self._connection()
-        with _readable(self.path):
+        with self._reading() as store:
+            self._check_place()
             store.execute("BEGIN IMMEDIATE")
             try:
                 yield store
@@ -282,6 +303,18 @@ class Ledger:
                 if store.in_transaction:
                     store.execute("ROLLBACK")
 
+    def _check_place(self) -> None:
+        """Refuse to charge a file that is no longer the one at the path: others would not see the charge."""
+        place = os.stat(self.path)
+        here = (place.st_dev, place.st_ino)
+        if self._place is None:
+            self._place = here
+        if here != self._place:
+            raise LedgerError(
+                f"the ledger {self.path} was replaced while it was open, so nothing is charged or answered. "
+                "Put the original file back, or open the database again if the replacement is meant."
+            )
+
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
@@ -289,7 +322,7 @@ def _readable(path: Path) -> Iterator[None]:
     problem = ""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a path with a zero byte
         problem = str(error)
     if problem:
         raise LedgerError(
@@ -319,8 +352,8 @@ def _units_down(value: Fraction) -> int:
     return value.numerator * UNIT // value.denominator
 
 
-def _receipt(number: int, price: int, spent: int) -> Receipt:
-    return Receipt(number, Fraction(price, UNIT), Fraction(spent, UNIT))
+def _receipt(number: int, price: int, spent: int, *, charged: int) -> Receipt:
+    return Receipt(number, Fraction(price, UNIT), Fraction(spent, UNIT), Fraction(charged, UNIT))
 
 
 def _draw(text: str) -> Draw:

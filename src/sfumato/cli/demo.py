@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sfumato as sf
-from sfumato.cli.main import working
+from sfumato.cli.main import Friendly, working
 from sfumato.curator import show
 from sfumato.errors import BudgetExceeded, SourceError
 from sfumato.mechanisms.guarantee import decimal
@@ -144,7 +144,7 @@ ALL = "SELECT COUNT(*) AS diabetics FROM patients WHERE diabetic"
 WITHOUT_ALICE = f"{ALL} AND patient_id <> {ALICE}"
 
 
-@click.command("demo")
+@click.command("demo", cls=Friendly)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -192,7 +192,7 @@ def command(folder: Path, as_json: bool) -> None:
 def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "hospital.toml"
-    if policy.exists() and not policy.read_text(encoding="utf-8").startswith(MARK):
+    if policy.exists() and not policy.read_bytes().startswith(MARK.encode()):
         raise SourceError(
             f"{policy} was not made by this demo and was left as it is. Choose another --folder."
         )

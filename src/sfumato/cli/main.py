@@ -36,8 +36,26 @@ _LATER = {
 }
 
 
-class Friendly(click.Group):
-    """A group whose commands never end in a traceback for a mistake of the user."""
+class Friendly(click.Command):
+    """A command that never ends in a traceback for a mistake of the user."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (sf.SfumatoError, OSError, ImportError) as error:
+            kind, message = type(error).__name__, str(error)
+        if ctx.params.get("as_json"):
+            _print_json({"error": {"type": kind, "message": message}})
+        else:
+            click.secho("refused: ", fg="red", bold=True, err=True, nl=False)
+            click.echo(message, err=True)
+        return ctx.exit(REFUSED)
+
+
+class Commands(click.Group):
+    """The commands, some of which are loaded when they run."""
+
+    command_class = Friendly
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *_LATER])
@@ -55,20 +73,8 @@ class Friendly(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(told.items()))
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except sf.SfumatoError as error:
-            if "--json" in sys.argv:
-                kind = type(error).__name__
-                _print_json({"error": {"type": kind, "message": str(error)}})
-            else:
-                click.secho("refused: ", fg="red", bold=True, err=True, nl=False)
-                click.echo(str(error), err=True)
-            ctx.exit(REFUSED)
 
-
-@click.group(cls=Friendly, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(sf.__version__, prog_name="sfumato")
 def main() -> None:
     """See the population, never the person.
@@ -94,21 +100,21 @@ def main() -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @_JSON
 def sql(policy: str, sql: str, epsilon: str, level: str, as_csv: bool, as_json: bool) -> None:
-    """Ask a question: charge its price, print the answer with its error.
+    """Ask a question: charge its price, print the release with its error.
 
     The same question asked again is free.
     """
+    sf.Release.check_level(level)  # before anything is charged
     question = sf.open(policy).sql(sql, epsilon=epsilon)
     with working("asking the database"):
         release = question.release()
-    rows = release.rows(level)
     if as_json:
         _print_json(release.as_dict(level))
     elif as_csv:
         text = io.StringIO()
         writer = csv.DictWriter(text, release.columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(release.rows(level))
         click.echo(text.getvalue(), nl=False)
     else:
         click.echo(release.text(level))
@@ -135,7 +141,7 @@ def explain(policy: str, sql: str, epsilon: str, engine_sql: bool, as_json: bool
 @_POLICY
 @_JSON
 def check(policy: str, as_json: bool) -> None:
-    """Check a policy: its text, its tables and types, its ledger. Reads the schema, never a row."""
+    """Check a policy: its text, its tables and types, its ledger. Reads no row about a person."""
     database = sf.open(policy)
     tables = [table for table in database.policy.tables if not table.public]
     if as_json:
@@ -168,14 +174,14 @@ def budget(policy: str, as_json: bool) -> None:
 @_POLICY
 @_JSON
 def data_changed(policy: str, as_json: bool) -> None:
-    """Say that the tables changed, so that stored answers are no longer repeated. Returns no budget."""
+    """Say that the tables changed, so that stored releases are no longer repeated. Returns no budget."""
     database = sf.open(policy)
     database.data_changed()
     left = database.budget.as_dict()["left"]
     if as_json:
         _print_json({"data_version": database.ledger.data_version, "left": left})
     else:
-        click.echo(f"Stored answers are no longer repeated. Epsilon {left} is left, as before.")
+        click.echo(f"Stored releases are no longer repeated. Epsilon {left} is left, as before.")
 
 
 @main.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sfumato.errors import InvalidParameter, PolicyError
+from sfumato.cli.main import Friendly
+from sfumato.errors import InvalidParameter, PolicyError, SourceError
 from sfumato.mechanisms import Guarantee
+from sfumato.queries import policy as policies
 from sfumato.queries.policy import MOST_ROWS
 from sfumato.sources.duckdb import DuckDB, Found
 
@@ -32,14 +35,19 @@ class Answers:
     epsilon: str = "1"
 
 
-@click.command("init")
+@click.command("init", cls=Friendly)
 @click.argument("database", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--policy", "-p", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
 @click.option("--epsilon", "-e", metavar="E", help="The whole budget of the database.")
 @click.option("--unit", multiple=True, metavar="TABLE=COLUMN", help="Whom a row belongs to, or TABLE=row.")
 @click.option("--rows", multiple=True, metavar="TABLE=N", help="How many rows of one person weigh in full.")
 @click.option("--bounds", multiple=True, metavar="TABLE.COLUMN=LOW:HIGH", help="Public bounds of a column.")
-@click.option("--keys", multiple=True, metavar="TABLE.COLUMN=A,B,..", help="Public values of a column.")
+@click.option(
+    "--keys",
+    multiple=True,
+    metavar="TABLE.COLUMN=A,B,..",
+    help="Public values of a column, or TABLE.COLUMN=PUBLIC_TABLE.COLUMN to take them from there.",
+)
 @click.option("--public", multiple=True, metavar="TABLE", help="A table that is not about persons.")
 @click.option("--force", is_flag=True, help="Overwrite a policy that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; asks nothing.")
@@ -70,6 +78,8 @@ def command(
             "this policy exists already and was left as it is",
             "Add --force to replace it.",
         )
+    if not database.exists():
+        raise SourceError(f"there is no database file {database}. Nothing was written.")
     schema = DuckDB(database).schema()
     answers = Answers(
         units=_pairs("--unit", unit),
@@ -84,8 +94,10 @@ def command(
     if interactive:
         _ask(schema, answers, epsilon)
     text = write(database, target, schema, answers)
-    target.write_text(text, encoding="utf-8")
     open_points = _open_points(schema, answers)
+    if not open_points:
+        policies.parse(text, target)  # what cannot be read back is not written
+    target.write_text(text, encoding="utf-8")
     if as_json:
         click.echo(json.dumps({"policy": str(target), "open": open_points}, indent=2))
         return
@@ -148,17 +160,31 @@ def _column(path: str, column: Found, answers: Answers) -> str:
     parts = [f'type = "{column.kind}"']
     hint = ""
     if path in answers.bounds:
-        low, high = answers.bounds[path].split(":")
+        low, high = (_number(end) for end in answers.bounds[path].split(":"))
         parts.append(f"low = {low}, high = {high}")
-    elif column.kind in ("integer", "number"):
+    elif column.kind in ("integer", "number") and answers.units.get(path.split(".")[0]) != column.name:
         hint = "  # for SUM and AVG add: low = ..., high = ..."
     if path in answers.keys:
-        words = answers.keys[path].split(",")
-        values = [word.strip() if column.kind == "integer" else _toml(word.strip()) for word in words]
-        parts.append(f"keys = [{', '.join(values)}]")
+        parts.append(f"keys = {_keys(answers.keys[path], column.kind, answers.public)}")
     elif column.kind in ("text", "date"):
         hint = "  # for GROUP BY add: keys = [...]"
     return f"{_key(column.name)} = {{ {', '.join(parts)} }}{hint}"
+
+
+def _number(text: str) -> str:
+    """A number as TOML writes it: no bare dot at either end.
+
+    >>> _number(".5"), _number("120"), _number("-1e3")
+    ('0.5', '120', '-1000.0')
+    """
+    return str(int(text)) if text.strip().lstrip("+-").isdigit() else repr(float(text))
+
+
+def _keys(said: str, kind: str, public: set[str]) -> str:
+    if said.partition(".")[0] in public:
+        return _toml(said)
+    words = [word.strip() for word in said.split(",")]
+    return f"[{', '.join(_toml(word) if kind == 'text' else word.lower() for word in words)}]"
 
 
 def _ask(schema: Mapping[str, tuple[Found, ...]], answers: Answers, epsilon: str | None) -> None:
@@ -233,6 +259,10 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
         for name in names:
             if name not in known:
                 raise InvalidParameter(option, name, f"there is only {', '.join(sorted(known))}")
+    for table, unit in answers.units.items():
+        mine = [column.name for column in schema[table]]
+        if unit != "row" and unit not in mine:
+            raise InvalidParameter("--unit", f"{table}={unit}", f"name row, or one of {', '.join(mine)}")
     _check_numbers(answers)
 
 
@@ -244,7 +274,7 @@ def _check_numbers(answers: Answers) -> None:
     for path, said in answers.bounds.items():
         low, colon, high = said.partition(":")
         try:
-            right = bool(colon) and float(low) < float(high)
+            right = bool(colon) and math.isfinite(float(low)) and float(low) < float(high) < math.inf
         except ValueError:
             right = False
         if not right:

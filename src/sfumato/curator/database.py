@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -106,7 +107,7 @@ class Database:
         plan = parse(sql, self.policy)  # refused here: free, and the data are untouched
         derivations = derive(plan)
         query = calibrate(tuple(each.distances for each in derivations), spend)
-        return Question(self, sql, plan, query, derivations)
+        return Question(self, sql, plan, query, derivations, engine_sql=text(plan))
 
     @property
     def budget(self) -> Budget:
@@ -127,19 +128,21 @@ class Database:
         key = self._key(plan)
         if kept := self.ledger.kept(key, query.spend):
             return self._repeated(plan, kept)  # asked before: free
-        before = self.ledger.spent
         receipt = self.ledger.charge(query.spend, key, question=question.text)  # on disk before a row is read
-        drawn = self._source.run(plan).map(lambda answer: draw(query, answer, self._coins))  # still a Secret
-        shown = self.ledger.keep(receipt, drawn)  # on disk before it is seen; the first draw wins
-        cost = receipt.price if receipt.spent > before else Fraction(0)
-        return Release(self.policy.name, plan, query, shown, receipt, cost, self.ledger.left)
+        shown = self.ledger.keep(  # on disk before it is seen; the first draw wins
+            receipt, self._source.run(plan).map(lambda answer: draw(query, answer, self._coins))
+        )
+        return Release(self.policy.name, plan, query, shown, receipt, self.ledger.left)
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         query = Query(kept.spend)  # type: ignore[arg-type]  # a plan is only ever charged with additive steps
-        return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, Fraction(0), self.ledger.left)
+        return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.ledger.left)
 
     def _key(self, plan: Plan) -> str:
-        return hashlib.sha256(f"{plan.key}\n{self.policy.hash}".encode()).hexdigest()
+        """Names a question to this database: two databases that share a ledger must not share releases."""
+        folder = self.ledger.path.parent.resolve()
+        place = os.path.relpath(self.policy.database.resolve(), folder)  # survives moving both together
+        return hashlib.sha256(f"{plan.key}\n{self.policy.hash}\n{place}".encode()).hexdigest()
 
     def is_paid(self, question: Question) -> bool:
         """Whether a stored release already answers the question."""
@@ -150,7 +153,8 @@ class Database:
         lines = [f"  {self.policy.name}: epsilon {left} of {total} left"]
         for table in self.policy.tables:
             owner = "public" if table.public else f"unit: {table.unit or 'row'}"
-            lines.append(f"  {table.name} ({owner}): {', '.join(c.name for c in table.columns)}")
+            columns = ", ".join(column.name for column in table.columns)
+            lines.append(f"  {table.name} ({owner})" + (f": {columns}" if columns else ""))
         return "\n".join(lines)
 
 
@@ -163,11 +167,13 @@ class Question:
     plan: Plan
     query: Query
     derivations: tuple[Derivation, ...]
+    engine_sql: str  # what the engine will run; printed here, so that printing cannot fail after the charge
 
     @property
     def text(self) -> str:
         """The question on one line, for the history."""
-        return " ".join(self.sql.split())
+        printable = "".join(letter if letter.isprintable() else " " for letter in self.sql)
+        return " ".join(printable.split())  # nothing in it can steer a terminal
 
     @property
     def price(self) -> Fraction:
@@ -181,7 +187,7 @@ class Question:
             self.plan,
             self.query,
             self.derivations,
-            text(self.plan),
+            self.engine_sql,
             self.database.is_paid(self),
             self.database.ledger.left,
         )

@@ -79,11 +79,13 @@ class Explanation:
 
     def __repr__(self) -> str:
         facts = self.as_dict()
-        price = "free: a stored release answers it" if self.paid else f"epsilon {facts['epsilon']}"
+        price = f"epsilon {facts['epsilon']}, of {facts['left']} left"
+        if self.paid:
+            price = "free: a stored release answers it"
         lines = [
             f"  {self.question}",
             "",
-            f"  price          {price}, of {facts['left']} left",
+            f"  price          {price}",
             f"  promise        a unit's presence: epsilon {facts['epsilon']}; its values: epsilon "
             f"{facts['epsilon_replaced']}",
             f"  groups         {self.plan.size}",

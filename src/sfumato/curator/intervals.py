@@ -2,7 +2,7 @@
 
 A column of a result is arithmetic on released measures. Three cases, from sharp to safe:
 
-* a weighted sum of measures: one measure has the exact interval of its noise; two have the interval of the
+* a weighted sum of measures: one measure has the exact interval of its noise; two have the interval of their
   convolution; three or more that of the union bound;
 * a ratio of two weighted sums A/B: Fieller's set. For the true ratio r the noise of A - rB is a weighted sum
   with a known law, whatever A and B are, so {r : |A - rB| <= radius(r)} covers the truth with the stated
@@ -17,6 +17,7 @@ they are used, they are rounded towards wider intervals.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.exact.numbers import round_up
 from sfumato.queries.plan import Arithmetic, Expression, KeyOf, Mean, Number, Released
 
 if TYPE_CHECKING:
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Line
 
 Ends = tuple[float, float]
+Reader = Callable[
+    ["Sequence[int]"], Ends
+]  # from the released integers of one group to the ends of an interval
 WHOLE: Ends = (-math.inf, math.inf)
-BLOCKS = 4096  # the second law of a convolution is summed in at most this many blocks
-KNOTS = 8  # per octave of the ratio of two weights
-SLACK = 1.0005  # covers float rounding and the tolerance of the searches below
+BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
+KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
+SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +102,65 @@ class Errors:
 
     def interval(self, expression: Expression, drawn: Sequence[int], tail: Fraction) -> Ends:
         """Ends that miss the noiseless value with probability at most `tail`."""
-        if isinstance(expression, Mean):
-            low, high = self._fieller(*self._mean(expression), drawn, tail)
-            floor, ceiling = float(expression.low), float(expression.high)
-            return min(max(low, floor), ceiling), min(max(high, floor), ceiling)
-        if linear := self._linear(expression):
-            middle, radius = linear.at(drawn), self.radius(linear.weights, tail)
-            return float(middle - radius), float(middle + radius)
-        if ratio := self._ratio(expression):
-            return self._fieller(*ratio, drawn, tail)
-        assert isinstance(expression, Arithmetic)
-        left, right = self._parts(expression.left), self._parts(expression.right)
-        a = self.interval(expression.left, drawn, tail * left / (left + right))
-        b = self.interval(expression.right, drawn, tail * right / (left + right))
-        return _combine(expression.operator, a, b)
+        return self.reader(expression, tail)(drawn)
 
-    def radius(self, weights: Mapping[int, Fraction], tail: Fraction) -> Fraction:
-        """A number that the weighted noise passes with probability at most `tail`."""
-        terms = [(abs(weight), self.noises[i]) for i, weight in weights.items() if weight]
-        if not terms:
-            return Fraction(0)
-        if len(terms) == 2:
-            (a, first), (b, second) = terms
-            share = Fraction(_pair(first, second, tail, float(b / a))) * a
-            return min(share, self._union(terms, tail))
-        return self._union(terms, tail)
+    def reader(self, expression: Expression, tail: Fraction) -> Reader:
+        """The same as a function of the released integers: what does not depend on them is done once."""
+        if isinstance(expression, Mean):
+            return self._mean_reader(expression, tail)
+        linear, ratio = self._linear(expression), self._ratio(expression)
+        if linear is not None:
+            radius = self.radius(linear.weights, tail)
+
+            def around(drawn: Sequence[int]) -> Ends:
+                middle = linear.at(drawn)
+                return _float_down(middle - radius), _float_up(middle + radius)
+
+            return around
+        if ratio is not None:
+            return lambda drawn: self._fieller(*ratio, drawn, tail)
+        assert isinstance(expression, Arithmetic)
+        parts = [self._parts(side) for side in (expression.left, expression.right)]
+        left = self.reader(expression.left, tail * parts[0] / sum(parts))
+        right = self.reader(expression.right, tail * parts[1] / sum(parts))
+        return lambda drawn: _combine(expression.operator, left(drawn), right(drawn))
+
+    def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
+        top, bottom = self._mean(mean)
+        enough = self.radius(bottom.weights, tail)
+        floor, ceiling = _float_down(mean.low), _float_up(mean.high)
+
+        def within(drawn: Sequence[int]) -> Ends:
+            if bottom.at(drawn) <= enough:  # there may be no rows at all: the mean can be anything
+                return floor, ceiling
+            low, high = self._fieller(top, bottom, drawn, tail)
+            return min(max(low, floor), ceiling), min(max(high, floor), ceiling)
+
+        return within
 
     def width(self, expression: Expression, tail: Fraction) -> Fraction | None:
         """Half the width of the interval where it is the same for every release, else None."""
         linear = self._linear(expression)
         return None if linear is None else self.radius(linear.weights, tail)
 
+    def radius(self, weights: Mapping[int, Fraction], tail: Fraction) -> Fraction:
+        """A number that the weighted noise passes with probability at most `tail`."""
+        return self._radius(weights, tail, lambda ratio: (ratio, ratio))
+
+    def _radius(
+        self, weights: Mapping[int, Fraction], tail: Fraction, around: Callable[[float], tuple[float, float]]
+    ) -> Fraction:
+        """`around` says for which range of ratios of two weights the radius shall hold."""
+        terms = [(abs(weight), self.noises[i]) for i, weight in weights.items() if weight]
+        union = self._union(terms, tail)
+        if len(terms) != 2:
+            return union
+        (a, first), (b, second) = sorted(terms, key=lambda term: -term[0])
+        low, high = around(float(b / a))
+        return min(Fraction(_pair(first, second, tail, low, high)) * a, union)
+
     def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
-        share = tail / len(terms)
+        share = tail / max(len(terms), 1)
         return sum((weight * noise.window(share)[-1] for weight, noise in terms), Fraction(0))
 
     def _linear(self, expression: Expression) -> Linear | None:
@@ -211,8 +242,9 @@ class Errors:
     def _fieller(self, top: Linear, bottom: Linear, drawn: Sequence[int], tail: Fraction) -> Ends:
         """The ratios r with |A - rB| <= radius of the noise of A - rB.
 
-        The ends solve r = A/B +- radius(r)/|B|; iterating that converges because the radius grows with |r| at
-        most as fast as B's own radius, which is below |B| or else the answer is the whole line.
+        The ends solve r = A/B +- radius(r)/|B|; iterating that comes there because the radius grows with |r|
+        at most as fast as B's own radius, which is below |B| or else the answer is the whole line. An end is
+        returned only after it was seen to lie outside the set.
         """
         b = bottom.at(drawn)
         if abs(b) <= self.radius(bottom.weights, tail):
@@ -220,57 +252,72 @@ class Errors:
         estimate = top.at(drawn) / b
 
         def half(r: Fraction) -> Fraction:
-            return self.radius(top.plus(bottom, -r).weights, tail) / abs(b)
+            return self._radius(top.plus(bottom, -r).weights, tail, _range_around) / abs(b)
 
-        def end(sign: int) -> float:
-            r = estimate
-            for _ in range(200):
-                further = estimate + sign * half(r).limit_denominator(1 << 60)
-                if abs(further - r) * 4096 <= abs(further - estimate):
-                    return float(estimate + (further - estimate) * Fraction(SLACK))
-                r = Fraction(float(further))  # floats keep the fractions short
-            return sign * math.inf
+        def end(sign: int) -> Fraction | None:
+            reach = half(estimate)
+            for _ in range(100):
+                reach = round_up(reach * SLACK, 48)  # keeps fractions short
+                needed = half(estimate + sign * reach)
+                if needed <= reach:  # |A - rB| is not below the radius any more: r is outside the set
+                    return estimate + sign * reach
+                reach = needed
+            return None
 
-        return end(-1), end(+1)
+        low, high = end(-1), end(+1)
+        return (
+            -math.inf if low is None else _float_down(low),
+            math.inf if high is None else _float_up(high),
+        )
 
 
-def _pair(first: Line, second: Line, tail: Fraction, ratio: float) -> float:
-    """A radius for first + ratio * second, from two knots: the true one is convex in between."""
-    if ratio > 1:
-        return ratio * _pair(second, first, tail, 1 / ratio)
-    # the lighter term hardly matters below 2^-20: one knot serves
-    exponent = max(math.log2(ratio) if ratio > 0 else -20.0, -20.0)
-    knot = math.floor(exponent * KNOTS)
-    low, high = 2 ** (knot / KNOTS), 2 ** ((knot + 1) / KNOTS)
-    at_low, at_high = _knot(first, second, tail, knot), _knot(first, second, tail, knot + 1)
-    position = min(max((ratio - low) / (high - low), 0.0), 1.0)
-    return (at_low + (at_high - at_low) * position) * SLACK
+def _range_around(ratio: float) -> tuple[float, float]:
+    """A narrow range that holds the ratio: many ratios share one, so its radius is computed once."""
+    if ratio < 2**-20:  # the lighter term hardly matters any more
+        return 0.0, 2.0**-20
+    knot = math.floor(math.log2(ratio) * KNOTS)
+    return min(2 ** (knot / KNOTS), ratio), max(2 ** ((knot + 1) / KNOTS), ratio)
 
 
 @lru_cache(maxsize=4096)
-def _knot(first: Line, second: Line, tail: Fraction, knot: int) -> float:
-    """The smallest t, up to a small step, with P(|first + ratio second| > t) <= tail, both symmetric.
+def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) -> float:
+    """A t with P(|first + c second| > t) <= tail for every c from `low` to `high`, both laws symmetric.
 
-    P(X + cY > t) is summed over blocks of Y, each taken at its end nearest to t: an upper bound. The blocks
-    are a 4096th of the window of Y, which leaves out a mass of tail / 2^20 that is added again.
+    P(X + cY > t) is summed over blocks of Y, each taken where it comes nearest to t, with the c that brings
+    it nearest: an upper bound. A block is a 2048th of the window of Y; what the window leaves out is added.
     """
-    ratio = 2 ** (knot / KNOTS)
     window = second.window(tail / (1 << 20))
-    width = max(1, -(-len(window) // BLOCKS))
-    edges = np.arange(window.start - 1, window.stop + width, width, dtype=np.float64)
+    size = window.stop - window.start
+    width = max(1, -(-size // BLOCKS))
+    edges = float(window.start - 1) + float(width) * np.arange(-(-size // width) + 1, dtype=np.float64)
     beyond = second.tails(edges)
-    masses, nearest = beyond[:-1] - beyond[1:], edges[1:]
+    masses, nearest = beyond[:-1] - beyond[1:], np.floor(edges[1:])
+    reach = np.where(nearest > 0, high, low) * nearest
     rest = float(tail) / (1 << 20)
 
     def miss(t: float) -> float:
-        return 2 * (float((masses * first.tails(t - ratio * nearest)).sum()) + rest)
+        return 2 * (float((masses * first.tails(t - reach)).sum()) + rest)
 
-    low = 0.0
-    high = float(first.window(tail / 2)[-1] + ratio * second.window(tail / 2)[-1]) + width
-    while high - low > 2e-4 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if miss(middle) <= float(tail) else (middle, high)
-    return high
+    widest = float(second.window(tail / 2)[-1] + width)
+    bottom, top = 0.0, float(first.window(tail / 2)[-1]) + high * widest + 1  # the union bound holds
+    while top - bottom > 5e-4 * top:
+        middle = (bottom + top) / 2
+        bottom, top = (bottom, middle) if miss(middle) <= float(tail) else (middle, top)
+    return top
+
+
+def _float_down(x: Fraction) -> float:
+    """The largest float that is at most x."""
+    try:
+        near = float(x)
+    except OverflowError:
+        return -math.inf if x < 0 else math.nextafter(math.inf, 0)
+    return near if math.isinf(near) or Fraction(near) <= x else math.nextafter(near, -math.inf)
+
+
+def _float_up(x: Fraction) -> float:
+    """The smallest float that is at least x."""
+    return -_float_down(-x)
 
 
 def _combine(operator: str, a: Ends, b: Ends) -> Ends:

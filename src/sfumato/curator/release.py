@@ -15,14 +15,18 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import Expression, KeyOf, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas
     import polars
     import pyarrow
 
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Query
+    from sfumato.queries.plan import Measure
     from sfumato.queries.policy import Value
 
+TINY = 1e-200  # a narrower interval counts as a point
 DIGITS = 100  # a shown number is rounded to less than this part of its interval
 LEVEL = "0.95"
 
@@ -50,8 +54,12 @@ class Release:
     query: Query
     drawn: Draw
     receipt: Receipt
-    cost: Fraction  # charged by asking now: zero if the release was stored already
     left: Fraction
+
+    @staticmethod
+    def check_level(level: str | float | Fraction) -> None:
+        """Refuse a level that no interval can have, before anything is charged for it."""
+        _level(level)
 
     # Numbers ------------------------------------------------------------------------------------------
 
@@ -63,12 +71,14 @@ class Release:
         errors, groups = self._errors, self.plan.groups
         vectors = list(zip(*self.drawn, strict=True))  # one tuple of released integers a group
 
-        def cell(expression: Expression, g: int) -> Value | Cell:
+        def column(expression: Expression) -> Callable[[int], Value | Cell]:
             if isinstance(expression, KeyOf):
-                return groups[g][expression.index]
-            return Cell(errors.value(expression, vectors[g]), *errors.interval(expression, vectors[g], tail))
+                return lambda g: groups[g][expression.index]
+            ends = errors.reader(expression, tail)
+            return lambda g: Cell(errors.value(expression, vectors[g]), *ends(vectors[g]))
 
-        return [{o.name: cell(o.expression, g) for o in self.plan.outputs} for g in self._shown(vectors)]
+        columns = {output.name: column(output.expression) for output in self.plan.outputs}
+        return [{name: cell(g) for name, cell in columns.items()} for g in self._shown(errors, vectors)]
 
     def rows(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Any]]:
         """Every row as a dictionary: key columns, and for each number `name`, `name_low`, `name_high`."""
@@ -89,20 +99,26 @@ class Release:
 
     def df(self, level: str | float | Fraction = LEVEL) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError('df() needs pandas. Run: pip install "sfumato[pandas]"') from None
         return pandas.DataFrame(self.rows(level), columns=self.columns)
 
     def pl(self, level: str | float | Fraction = LEVEL) -> polars.DataFrame:
         """The rows as a polars DataFrame."""
-        import polars
-
+        try:
+            import polars
+        except ImportError:
+            raise ImportError('pl() needs polars. Run: pip install "sfumato[polars]"') from None
         return polars.DataFrame(self._columnar(level), strict=False)
 
     def arrow(self, level: str | float | Fraction = LEVEL) -> pyarrow.Table:
         """The rows as an Arrow table."""
-        import pyarrow
-
+        try:
+            import pyarrow
+        except ImportError:
+            raise ImportError('arrow() needs pyarrow. Run: pip install "sfumato[arrow]"') from None
         return pyarrow.table(self._columnar(level))
 
     @property
@@ -113,6 +129,11 @@ class Release:
             is_key = isinstance(output.expression, KeyOf)
             names += [output.name] if is_key else [output.name, f"{output.name}_low", f"{output.name}_high"]
         return names
+
+    @property
+    def cost(self) -> Fraction:
+        """Charged by asking now: zero if the question was paid before."""
+        return self.receipt.charged
 
     @property
     def epsilon(self) -> Fraction:
@@ -189,15 +210,15 @@ class Release:
         noises = tuple(step.mechanism.noise for step in self.query.columns)
         return Errors(noises, tuple(measure.step for measure in self.plan.measures))
 
-    def _shown(self, vectors: list[tuple[int, ...]]) -> list[int]:
+    def _shown(self, errors: Errors, vectors: list[tuple[int, ...]]) -> list[int]:
         """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
-        indices = list(range(self.plan.size))
+        indices, groups = list(range(self.plan.size)), self.plan.groups
         for expression, descending in reversed(self.plan.order):
             if isinstance(expression, KeyOf):
-                keys = [group[expression.index] for group in self.plan.groups]
+                keys = [group[expression.index] for group in groups]
                 indices.sort(key=lambda g: keys[g], reverse=descending)
                 continue
-            values = [self._errors.value(expression, vector) for vector in vectors]
+            values = [errors.value(expression, vector) for vector in vectors]
             known = [g for g in indices if values[g] is not None]
             known.sort(key=lambda g: values[g] or Fraction(0), reverse=descending)
             indices = known + [g for g in indices if values[g] is None]
@@ -208,12 +229,15 @@ class Release:
         found: dict[str, int] = {}
         for output in self.plan.outputs:
             cells = [cell for row in table if isinstance(cell := row[output.name], Cell)]
-            if all(c.value is None or c.value.denominator == 1 for c in cells):
+            values = [cell.value for cell in cells if cell.value is not None]
+            if all(value.denominator == 1 for value in values):
                 found[output.name] = 0
                 continue
-            widths = [cell.high - cell.low for cell in cells if 0 < cell.high - cell.low < math.inf]
-            narrowest = min(widths, default=1.0)
-            found[output.name] = min(12, max(0, math.ceil(-math.log10(narrowest / DIGITS))))
+            widths = [cell.high - cell.low for cell in cells if TINY < cell.high - cell.low < math.inf]
+            # a column without noise has no width to go by: show up to twelve decimals of it
+            wanted = math.ceil(-math.log10(min(widths) / DIGITS)) if widths else 12
+            enough = next((d for d in range(13) if all((v * 10**d).denominator == 1 for v in values)), 99)
+            found[output.name] = max(0, min(wanted, enough))
         return found
 
     def _columnar(self, level: str | float | Fraction) -> dict[str, list[Any]]:
@@ -234,15 +258,8 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     notes = [f"Each interval holds the answer without noise with probability {_percent(level)}{together}."]
     cut: list[str] = []
     for measure in plan.measures:
-        if measure.clamp is not None and measure.field is not None:
-            low, high = float(measure.clamp.low), float(measure.clamp.high)
-            said = f"{measure.field.name} outside [{low:g}, {high:g}] is counted at the nearer bound"
-            if said not in cut:
-                cut.append(said)
+        cut += [said for said in _cuts(measure, plan) if said not in cut]
     if plan.unit is not None:
-        rows = plan.measures[0].rows
-        many = f"{rows} row{'' if rows == 1 else 's'}"
-        cut.append(f"a {plan.unit.name} with more than {many} is scaled down to weigh {rows}")
         cut.append(f"rows without {plan.unit.name} are dropped")
     if plan.keys:
         cut.append(
@@ -251,6 +268,29 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     if cut:
         notes.append(f"Not covered by the intervals: {'; '.join(cut)}.")
     return notes
+
+
+def _cuts(measure: Measure, plan: Plan) -> list[str]:
+    """What bounding takes from a measure, in words."""
+    said: list[str] = []
+    if measure.field is not None:
+        said.append(f"rows where {measure.field.name} is NULL are skipped")
+    if measure.clamp is not None and measure.field is not None:
+        low, high = float(measure.clamp.low), float(measure.clamp.high)
+        name, rounded = measure.field.name, ""
+        if measure.field.kind == "number":
+            rounded = f", and values are rounded down to steps of {float(measure.step):g}"
+        said.append(f"{name} outside [{low:g}, {high:g}] counts as the nearer bound{rounded}")
+    if plan.unit is not None and measure.rows is not None:
+        if measure.clamp is None or measure.by_rows:
+            many = f"{measure.rows} row{'' if measure.rows == 1 else 's'}"
+            said.append(f"whoever ({plan.unit.name}) has more than {many} is scaled down to weigh {many}")
+        else:
+            total = f"{float(measure.cap * measure.step):,.12g}"
+            assert measure.field is not None
+            name = measure.field.name
+            said.append(f"whoever ({plan.unit.name}) has more than {total} of {name} is scaled down to that")
+    return said
 
 
 def _level(level: str | float | Fraction) -> Fraction:
@@ -271,7 +311,7 @@ def _rounded(value: Fraction | None, decimals: int) -> float | int | None:
     if value is None:
         return None
     nearest = round(value, decimals)
-    return int(nearest) if decimals == 0 else float(nearest)
+    return int(nearest) if decimals == 0 or abs(nearest) >= 1 << 1000 else float(nearest)
 
 
 def _outward(value: float, decimals: int, direction: int) -> float | int:

@@ -21,6 +21,8 @@ def number(value: float | int | None, decimals: int) -> str:
         return "-"
     if isinstance(value, float) and math.isinf(value):
         return "∞" if value > 0 else "-∞"
+    if isinstance(value, int) and decimals == 0:
+        return f"{value:,d}"  # as an integer: through a float, long ones would lose digits
     return f"{value:,.{decimals}f}"
 
 

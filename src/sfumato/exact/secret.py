@@ -48,6 +48,7 @@ class Secret(Generic[X]):
             interrupted = True
         except BaseException:  # every kind of failure must look the same, even one of the engine's own
             pass
+        del self, f  # the frame of the new exception must not lead back to the value
         if interrupted:
             raise KeyboardInterrupt
         raise QueryFailed

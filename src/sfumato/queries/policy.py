@@ -11,6 +11,7 @@ import datetime
 import hashlib
 import json
 import math
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,7 +22,7 @@ from sfumato.errors import InvalidParameter, PolicyError, nearest
 from sfumato.mechanisms import Guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -32,6 +33,7 @@ EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a doub
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 MOST_ROWS = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
+FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
 
@@ -90,13 +92,21 @@ class Policy:
         text = json.dumps([self.source, repr(self.tables)])
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def with_keys(self, read: Callable[[str, str], tuple[Value, ...]]) -> Policy:
+    def with_keys(self, read: Callable[[str, str, Kind], tuple[Value, ...]]) -> Policy:
         """The policy with every `keys = "table.column"` replaced by the values of that public table."""
 
-        def filled(column: Column) -> Column:
-            return replace(column, keys=read(*column.keys_from)) if column.keys_from else column
+        def filled(table: Table, column: Column) -> Column:
+            if column.keys_from is None:
+                return column
+            keys = read(*column.keys_from, column.kind)
+            if problem := problem_with_keys(keys, column.kind):
+                where = f"tables.{table.name}.columns.{column.name}.keys"
+                raise PolicyError(
+                    self.file, None, where, f"the public keys cannot be used: {problem}", "Mend them."
+                )
+            return replace(column, keys=keys)
 
-        tables = tuple(replace(t, columns=tuple(filled(c) for c in t.columns)) for t in self.tables)
+        tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
         return replace(self, tables=tables)
 
 
@@ -110,7 +120,7 @@ def load(path: Path | str) -> Policy:
     """Read a policy file; every complaint names the file, the line and the key."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         advice = "Write one with: sfumato init YOUR.duckdb"
         raise PolicyError(str(path), None, "", "there is no such policy file", advice) from None
@@ -126,8 +136,12 @@ def parse(text: str, file: Path) -> Policy:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = _line_of_syntax_error(text)
+        line = _line_of_syntax_error(str(error), text)
         raise PolicyError(str(file), line, "", f"this is not TOML: {error}", "Fix that line.") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of brackets
+        raise PolicyError(
+            str(file), None, "", "it is too deep or holds too long a number", "Shorten it."
+        ) from None
     return _Reader(text, file).policy(data)
 
 
@@ -250,8 +264,10 @@ class _Reader:
         ends = []
         for key in given:
             value = body[key]
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise self.error((*where, key), f"{value!r} is not a number", f"Write: {key} = 0")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise self.error((*where, key), f"{value!r} is not a number to clamp to", f"Write: {key} = 0")
             if kind == "integer" and not isinstance(value, int):
                 raise self.error(
                     (*where, key), f"{value!r} is not a whole number", f"Write: {key} = {int(value)}"
@@ -272,19 +288,21 @@ class _Reader:
         high: Fraction | None,
     ) -> int:
         if "grid" not in body:
-            return 0 if kind != "number" or low is None or high is None else default_exponent(low, high)
+            if kind != "number" or low is None or high is None:
+                return 0
+            exponent = default_exponent(low, high)
+            if exponent > FINEST or Fraction(2) ** -exponent > high - low:
+                raise self.error((*where, "high"), "the bounds are too close together", "Use another unit.")
+            return exponent
         spot = (*where, "grid")
         if kind != "number" or low is None or high is None:
             raise self.error(spot, "only a number column with bounds has a grid", "Remove grid.")
-        try:
-            grid = Fraction(body["grid"]) if not isinstance(body["grid"], bool) else Fraction(0)
-        except (ValueError, TypeError, ZeroDivisionError):
-            grid = Fraction(0)
+        grid = _fraction(body["grid"])
         power = grid.denominator.bit_length() - grid.numerator.bit_length()
         if grid <= 0 or grid != Fraction(2) ** -power:
             advice = 'Write for example: grid = "1/1024" or grid = 0.5'
             raise self.error(spot, f"{body['grid']!r} is not a power of two", advice)
-        if max(abs(low), abs(high)) / grid >= EXACT or not -60 <= power <= 60:
+        if max(abs(low), abs(high)) / grid >= EXACT or abs(power) > FINEST:
             raise self.error(spot, "the bounds have too many steps on this grid", "Take a coarser one.")
         if grid > high - low:
             raise self.error(spot, "the grid is wider than the bounds", "Take a finer one.")
@@ -304,20 +322,10 @@ class _Reader:
                 advice = 'Write: keys = ["a", "b"] or keys = "public_table.column"'
                 raise self.error(where, f"{body!r} names no table and column", advice)
             return None, (table, column)
-        if not isinstance(body, list) or not body:
+        if not isinstance(body, list):
             raise self.error(where, "keys is a list of values", 'Write: keys = ["a", "b"]')
-        if len(body) > MOST_KEYS:
-            raise self.error(where, f"there are more than {MOST_KEYS} keys", "Declare fewer.")
-        for value in body:
-            if type(value) is not _PYTHON[kind]:
-                raise self.error(
-                    where, f"{value!r} is not of type {kind}", f"Every key of a {kind} column is one."
-                )
-            if isinstance(value, int) and abs(value) >= 1 << 62:
-                raise self.error(where, f"{value!r} is too large", "Stay below 2^62.")
-        if len(set(body)) < len(body):
-            twice = next(value for value in body if body.count(value) > 1)
-            raise self.error(where, f"{twice!r} is listed twice", "List each key once.")
+        if problem := problem_with_keys(body, kind):
+            raise self.error(where, problem, 'Write for example: keys = ["a", "b"]')
         return tuple(body), None
 
     def check_keys_from(self, policy: Policy, table: Table, column: Column) -> None:
@@ -343,7 +351,7 @@ class _Reader:
 
     def string(self, data: dict[str, Any], where: tuple[str, ...], default: str | None) -> str:
         value = data.get(where[-1], default)
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or not _plain(value):
             spot = where if where[-1] in data else where[:-1]
             raise self.error(spot, f"{where[-1]} must be a text", f'Write: {where[-1]} = "..."')
         return value
@@ -357,6 +365,34 @@ class _Reader:
 
     def error(self, where: tuple[str, ...], problem: str, advice: str) -> PolicyError:
         return PolicyError(str(self.file), line_of(self.text, where), ".".join(where), problem, advice)
+
+
+def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
+    """Why these values cannot be the public keys of a column; empty if they can.
+
+    They must be different *to the engine*, or one row would fall into two groups: so all are of the very
+    type of the column, and compared as they are.
+    """
+    if not keys:
+        return "there are none"
+    if len(keys) > MOST_KEYS:
+        return f"there are more than {MOST_KEYS}"
+    seen: set[Any] = set()
+    for key in keys:
+        if type(key) is not _PYTHON[kind]:
+            return f"{key!r} is not of type {kind}"
+        if isinstance(key, int) and abs(key) >= 1 << 62:
+            return f"{key!r} is too large: stay below 2^62"
+        if isinstance(key, str) and not _plain(key):
+            return f"{key!r} holds a zero byte or half a character"
+        if key in seen:
+            return f"{key!r} is listed twice"
+        seen.add(key)
+    return ""
+
+
+def _plain(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def default_exponent(low: Fraction, high: Fraction) -> int:
@@ -375,6 +411,18 @@ def default_exponent(low: Fraction, high: Fraction) -> int:
     return exponent
 
 
+def _fraction(given: Any) -> Fraction:
+    """A number, or a text like "1/1024"; zero for anything else."""
+    if isinstance(given, str) and not re.fullmatch(r"\d{1,30}(/\d{1,30}|\.\d{1,30})?", given):
+        return Fraction(0)
+    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+        return Fraction(0)
+    try:
+        return Fraction(given)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return Fraction(0)
+
+
 def line_of(text: str, where: tuple[str, ...]) -> int | None:
     """The line on which a key appears: the first that makes a growing prefix of the file contain it.
 
@@ -383,11 +431,11 @@ def line_of(text: str, where: tuple[str, ...]) -> int | None:
     """
     if not where:
         return None
-    lines = text.splitlines()
+    lines = text.split("\n")
     for count in range(1, len(lines) + 1):
         try:
             tree: Any = tomllib.loads("\n".join(lines[:count]))
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # not yet complete
             continue
         for name in where:
             tree = tree.get(name) if isinstance(tree, dict) else None
@@ -396,13 +444,7 @@ def line_of(text: str, where: tuple[str, ...]) -> int | None:
     return None
 
 
-def _line_of_syntax_error(text: str) -> int | None:
-    """The first line that no later text can repair is not decidable; the one tomllib stops at is."""
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        words = str(error).replace(",", " ").replace(")", " ").split()
-        if "line" in words:
-            return int(words[words.index("line") + 1])
-        return max(1, len(text.splitlines()))  # "at end of document"
-    return None
+def _line_of_syntax_error(message: str, text: str) -> int:
+    """The line that tomllib's message names; the last one for "at end of document"."""
+    found = re.search(r"at line (\d+)", message)
+    return int(found[1]) if found else max(1, text.count("\n") + (not text.endswith("\n")))

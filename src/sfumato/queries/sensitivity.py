@@ -73,12 +73,15 @@ def _sentences(measure: Measure, plan: Plan, presence: Distance, value: Distance
         said.append("each row is its own unit, so one unit adds to at most one group")
     else:
         said.append(f"rows without {plan.unit.name} are dropped")
-        by = "number of rows" if measure.clamp is None or measure.by_rows else "total"
-        rows = f"{measure.rows} row{'s' if measure.rows > 1 else ''}"
-        said.append(
-            f"the rows of one {plan.unit.name} are added up by group first; whoever weighs more than {rows} "
-            f"is scaled down by {by} to weigh exactly that"
-        )
+        said.append(f"the rows of one {plan.unit.name} are added up by group first")
+        if measure.clamp is None or measure.by_rows:
+            many = f"{measure.rows} row{'s' if measure.rows > 1 else ''}"
+            said.append(f"whoever has more than {many} is scaled down in proportion, to weigh {many} in all")
+        else:
+            total = _text(measure.cap * measure.step)
+            said.append(
+                f"whoever has more than {total} in all groups is scaled down in proportion, to {total}"
+            )
     step = measure.step
     assert presence.l1 is not None
     assert value.l1 is not None

@@ -10,9 +10,11 @@ text and the policy alone, so it is free.
 from __future__ import annotations
 
 import datetime
-import math
+import itertools
+import logging
 import re
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -44,9 +46,12 @@ from sfumato.queries.plan import (
 from sfumato.queries.rewrite import Aggregate, measures_of, shown_as
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sfumato.queries.policy import Column, Kind, Policy, Table
 
 LONGEST = 20_000  # characters of SQL
+DEEPEST = 60  # levels of a plan
 MOST_GROUPS = 10**6
 
 # What each node may carry; anything else non-empty is a refusal.
@@ -58,7 +63,7 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Where: {"this"},
     exp.Group: {"expressions"},
     exp.Order: {"expressions"},
-    exp.Ordered: {"this", "desc", "nulls_first"},
+    exp.Ordered: {"this", "desc"},
     exp.Limit: {"expression"},
     exp.Alias: {"this", "alias"},
     exp.Column: {"this", "table"},
@@ -79,6 +84,7 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Between: {"this", "low", "high"},
     exp.Not: {"this"},
 }
+_TYPES = {"DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp"}
 _WORDS = {
     "joins": "JOIN",
     "locks": "FOR UPDATE",
@@ -110,9 +116,10 @@ _INSTEAD = {
     "windows": "Leave window functions out.",
     "db": "Name the table alone, as the policy does.",
     "catalog": "Name the table alone, as the policy does.",
-    "rollup": "GROUP BY the key columns; ask a second question for totals.",
-    "cube": "GROUP BY the key columns; ask a second question for totals.",
-    "grouping_sets": "GROUP BY the key columns; ask a second question for totals.",
+    "Rollup": "GROUP BY the key columns; ask a second question for totals.",
+    "Cube": "GROUP BY the key columns; ask a second question for totals.",
+    "GroupingSets": "GROUP BY the key columns; ask a second question for totals.",
+    "nulls_first": "Leave NULLS FIRST out: rows without a value come last.",
     "all": "List the key columns in GROUP BY.",
     "query": "List the values: IN ('a', 'b').",
     "Filter": "Move the condition into WHERE and ask it as a question of its own.",
@@ -135,12 +142,17 @@ def parse(sql: str, policy: Policy) -> Plan:
     """The plan of one SELECT, or a refusal that says what to write instead."""
     if len(sql) > LONGEST:
         raise SyntaxRefused(f"the query is longer than {LONGEST} characters", "Write a shorter one.")
+    if any("\ud800" <= letter <= "\udfff" for letter in sql):
+        raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
     try:
-        statements = sqlglot.parse(sql, dialect="duckdb")
+        with _silence():
+            statements = sqlglot.parse(sql, dialect="duckdb")
         if len(statements) != 1 or statements[0] is None:
             number = sum(statement is not None for statement in statements)
             raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
-        return _Reading(sql, policy).plan(statements[0])
+        plan = _Reading(sql, policy).plan(statements[0])
+        if _depth(plan) <= DEEPEST:
+            return plan
     except ParseError as error:
         raise _syntax(sql, error) from None
     except TokenError:
@@ -160,10 +172,31 @@ def _syntax(sql: str, error: ParseError) -> SyntaxRefused:
     word = first.get("highlight") or ""
     line, column = first.get("line"), first.get("col")
     start = _offset(sql, line, column, word) if line and column else start
-    problem = f"this is not SQL: {first.get('description') or 'it cannot be parsed'}"
+    told = first.get("description") or ""
+    problem = f"this is not SQL: {'it cannot be parsed' if not told or '<' in told else told}"
     if line and column:
         problem += f", at line {line}, column {max(1, column - len(word) + 1)}"
     return SyntaxRefused(problem, "Fix the marked place.", sql=sql, span=(start, start + max(1, len(word))))
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """sqlglot logs the text it cannot parse; what an analyst types is no business of a log."""
+    logger = logging.getLogger("sqlglot")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _depth(part: object) -> int:
+    """How deeply a plan is nested; whoever walks it later must not run out of stack."""
+    if isinstance(part, tuple):
+        return max((_depth(item) for item in part), default=0)
+    if is_dataclass(part):
+        return 1 + max((_depth(getattr(part, field.name)) for field in fields(part)), default=0)
+    return 0
 
 
 def _unclosed(sql: str) -> int:
@@ -197,7 +230,8 @@ class _Reading:
 
     def plan(self, statement: exp.Expr) -> Plan:
         if not isinstance(statement, exp.Select):
-            self.refuse(statement, "only SELECT is answered", "Write: SELECT COUNT(*) FROM a_table")
+            advice = "Write: SELECT COUNT(*) FROM a_table"
+            self.refuse(statement, "only SELECT is answered", advice, name=type(statement).__name__)
         self.allow(statement)
         table, alias = self.table(statement)
         scope = _Scope(table, alias)
@@ -260,7 +294,10 @@ class _Reading:
             column = self.aliased(target, statement, scope)
             if column is None:
                 advice = "GROUP BY a column of the table that has public keys."
-                self.refuse(target, "GROUP BY takes columns only", advice)
+                self.refuse(target, "GROUP BY takes columns only", advice, name=type(target).__name__)
+            if column.kind in ("number", "timestamp"):
+                advice = "Group by a text, integer, boolean or date column with public keys."
+                self.refuse(target, f"{column.name} is a {column.kind} column", advice)
             if column.keys is None:
                 example = f'{column.name} = {{ type = "{column.kind}", keys = [...] }}'
                 raise MissingBound(
@@ -282,12 +319,12 @@ class _Reading:
         if scope.table.column(node.name) is None and not node.table:
             for item in statement.expressions:
                 if isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower():
-                    return self.aliased(item.this, statement, scope)
+                    return self.column(item.this, scope) if isinstance(item.this, exp.Column) else None
         return self.column(node, scope)
 
     def positional(self, node: exp.Literal, statement: exp.Select) -> exp.Expr:
         items = statement.expressions
-        if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
+        if node.is_string or not re.fullmatch(r"\d{1,4}", node.this) or not 1 <= int(node.this) <= len(items):
             self.refuse(node, "that position is not in the SELECT list", f"Count from 1 to {len(items)}.")
         item: exp.Expr = items[int(node.this) - 1]
         return item
@@ -298,7 +335,8 @@ class _Reading:
             return None
         self.allow(node)
         number = node.expression
-        if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
+        is_number = isinstance(number, exp.Literal) and not number.is_string
+        if not is_number or not re.fullmatch(r"\d{1,9}", number.this):
             self.refuse(number, "LIMIT takes a whole number", "Write for example: LIMIT 10")
         return int(number.this)
 
@@ -321,6 +359,12 @@ class _Reading:
         if name == "COUNT" and isinstance(inner, (exp.Star, exp.Literal)):
             self.allow(inner)
             return Aggregate("COUNT", None)
+        if inner is None:
+            self.refuse(node, f"{name} needs an argument", f"Write {name}(column) or COUNT(*).")
+        if isinstance(inner, exp.Distinct):
+            self.refuse(
+                node, f"DISTINCT is not supported in {name}", f"Write {name}(column) without DISTINCT."
+            )
         if not isinstance(inner, exp.Column):
             self.refuse(
                 inner, f"{name} takes one column", f"Write {name}(column).", name=type(inner).__name__
@@ -449,7 +493,7 @@ class _Reading:
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
             self.allow(node.to)
             cast = node.to.this.name
-            if not node.this.is_string or cast.lower() != column.kind:
+            if not node.this.is_string or _TYPES.get(cast) != column.kind:
                 self.refuse(node, f"{cast} does not fit the {column.kind} column", _example(column))
             node = node.this
         if isinstance(node, exp.Boolean) and column.kind == "boolean":
@@ -488,22 +532,18 @@ class _Reading:
         return Constant(float(value), "number")
 
     def fraction(self, node: exp.Literal) -> Fraction:
-        """A numeric literal, exactly; it must also be an ordinary double."""
-        try:
-            value = Fraction(node.this.replace("_", ""))
-            size = float(value)
-        except (ValueError, OverflowError):
-            size = math.inf
-        if not math.isfinite(size) or len(node.this) > 60:
-            self.refuse(node, f"{node.this[:60]} is not a number we can use", "Write a shorter one.")
-        return value
+        """A numeric literal, exactly; its size keeps it within an ordinary double."""
+        # the exponent is checked before 10^exponent is computed: 1e999999999 would take for ever
+        if not re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?", node.this):
+            self.refuse(node, f"{node.this[:60]} is not a number we can use", "Write one of usual size.")
+        return Fraction(node.this)
 
     # Names and nodes ----------------------------------------------------------------------------------
 
     def column(self, node: exp.Column, scope: _Scope) -> Column:
         self.allow(node)
         if not isinstance(node.this, exp.Identifier):
-            self.refuse(node, "a column is named", "List the columns by name.")
+            self.refuse(node, "* would show rows", "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x).")
         self.allow(node.this)
         if node.table and node.table.lower() not in (scope.alias.lower(), scope.table.name.lower()):
             known = [scope.alias]
@@ -571,10 +611,7 @@ class _Shown:
                 self.reading.allow(item)
             node = item.this if isinstance(item, exp.Alias) else item
             name = item.alias if isinstance(item, exp.Alias) else self.name(node, position)
-            taken = {output.name for output in outputs}
-            if name in taken:
-                name = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
-            outputs.append(Output(name, self.expression(node)))
+            outputs.append(Output(_free_name(name, outputs), self.expression(node)))
         return tuple(outputs)
 
     def name(self, node: exp.Expr, position: int) -> str:
@@ -594,7 +631,7 @@ class _Shown:
             case exp.Paren():
                 return self.expression(node.this)
             case exp.Neg():
-                return Arithmetic("-", Number(Fraction(0)), self.expression(node.this))
+                return Arithmetic("-", Number(Fraction(0)), self.number(node.this))
             case exp.Literal() if not node.is_string:
                 return Number(reading.fraction(node))
             case exp.Star():
@@ -606,15 +643,19 @@ class _Shown:
             case exp.Count() | exp.Sum() | exp.Avg():
                 return shown_as(reading.aggregate(node, self.scope), self.scope.table, self.measures)
             case _ if type(node) in _ARITHMETIC:
-                left, right = self.expression(node.this), self.expression(node.expression)
-                for side, part in ((left, node.this), (right, node.expression)):
-                    if isinstance(side, KeyOf):
-                        advice = "Select the key alone and compute with it yourself."
-                        reading.refuse(part, "arithmetic works on aggregates and numbers", advice)
+                left, right = self.number(node.this), self.number(node.expression)
                 return Arithmetic(_ARITHMETIC[type(node)], left, right)  # type: ignore[arg-type]  # from the table
         return reading.refuse(
             node, f"{_word(node)} is not supported in SELECT", "Use numbers and aggregates."
         )
+
+    def number(self, node: exp.Expr) -> Expression:
+        """An expression that is a number; a key is not one."""
+        found = self.expression(node)
+        if isinstance(found, KeyOf):
+            advice = "Select the key alone and compute with it yourself."
+            self.reading.refuse(node, "arithmetic works on aggregates and numbers", advice)
+        return found
 
     def key(self, node: exp.Column) -> KeyOf:
         column = self.reading.column(node, self.scope)
@@ -652,6 +693,14 @@ class _Shown:
                     advice = "Put it into the SELECT list as well: it has to be released to sort by it."
                     self.reading.refuse(each, "ORDER BY uses an aggregate that is not selected", advice)
         return self.expression(node)
+
+
+def _free_name(name: str, outputs: list[Output]) -> str:
+    """The name, or the name with a number, so that no column or end of an interval is called the same."""
+    ends = ("", "_low", "_high")
+    taken = {output.name + end for output in outputs for end in ends}
+    candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+    return next(each for each in candidates if not taken & {each + end for end in ends})
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from sfumato.errors import SourceError, nearest
+from sfumato.exact.forks import STILL
 from sfumato.exact.secret import Secret
 from sfumato.queries.plan import (
     CAP,
@@ -57,7 +57,11 @@ _SETTINGS = {
     "temp_directory": "",
     "lock_configuration": "true",
 }
-_INTEGERS = re.compile(r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)")
+_ATTACHED = "attached_by_sfumato"
+_LAST = ("enable_external_access", "lock_configuration")
+_INTEGERS = re.compile(
+    r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
+)  # UHUGEINT has no wider type to compare in
 _SQL_TYPE: dict[Kind, str] = {
     "integer": "BIGINT",
     "number": "DOUBLE",
@@ -82,30 +86,31 @@ class DuckDB:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
         self._process: int | None = None
-        self._handle: duckdb.DuckDBPyConnection | None = None
+        self._engine: duckdb.DuckDBPyConnection | None = None
         self._inherited: list[object] = []
-        self._connection()
+        self._cursor()
 
     # Public facts -------------------------------------------------------------------------------------
 
     def schema(self) -> dict[str, tuple[Found, ...]]:
         """Tables and their columns. Never a row, never a count."""
         rows = (
-            self._connection()
-            .cursor()
+            self._cursor()
             .execute(
-                "SELECT table_name, column_name, data_type FROM duckdb_columns() JOIN duckdb_tables()"
-                " USING (database_name, schema_name, table_name)"
+                "SELECT table_name, column_name, data_type, is_generated"
+                " FROM duckdb_columns() JOIN duckdb_tables() USING (database_name, schema_name, table_name)"
                 " WHERE database_name = current_database() AND schema_name = 'main'"
                 " ORDER BY table_name, column_index"
             )
             .fetchall()
         )
         found: dict[str, tuple[Found, ...]] = {}
-        for table, column, engine_type in rows:
-            found[table] = (*found.get(table, ()), Found(column, engine_type, _kind(engine_type)))
+        for table, column, engine_type, generated in rows:
+            # a generated column is an expression of somebody's: it may fail, or change from row to row
+            kind = None if generated else _kind(engine_type)
+            told = f"{engine_type} GENERATED" if generated else engine_type
+            found[table] = (*found.get(table, ()), Found(column, told, kind))
         return found
 
     def check(self, policy: Policy) -> None:
@@ -142,34 +147,43 @@ class DuckDB:
                     f"{column.kind}. To go on, {advice}: {where}."
                 )
 
-    def keys(self, table: str, column: str) -> tuple[Value, ...]:
+    def keys(self, table: str, column: str, kind: Kind) -> tuple[Value, ...]:
         """The distinct values of a column of a *public* table, sorted."""
         real = {found.name: found.kind for found in self.schema().get(table, ())}
-        kind = real.get(column)
-        if kind not in ("text", "integer", "boolean", "date"):
+        if real.get(column) != kind:
             raise SourceError(
-                f'keys = "{table}.{column}" does not name a text, integer, boolean or date column of '
-                f"{self.path}. Correct it, or list the keys."
+                f'keys = "{table}.{column}" must name a {kind} column of a table in {self.path}, like the '
+                "column it gives keys to. Correct it, or list the keys."
             )
         field = _field(Field(column, kind))
-        sql = f"SELECT DISTINCT {field} FROM {_name(table)} AS t WHERE {field} IS NOT NULL ORDER BY 1"
-        return tuple(row[0] for row in self._connection().cursor().execute(sql).fetchall())
+        # Python has no date outside these years, and none that is infinite
+        sane = f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
+        sql = f"SELECT DISTINCT {field} FROM {_name(table)} AS t WHERE {field} IS NOT NULL{sane} ORDER BY 1"
+        return tuple(row[0] for row in self._cursor().execute(sql).fetchall())
 
     # The secret ---------------------------------------------------------------------------------------
 
     def run(self, plan: Plan) -> Secret[Answer]:
         """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside."""
         sql = text(plan)
-        rows = Secret.of(lambda: self._connection().cursor().execute(sql).fetchall())
+        rows = Secret.of(lambda: self._cursor().execute(sql).fetchall())
         return rows.map(lambda found: _arrange(found, plan))
 
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        """This process's own handle: DuckDB's threads do not survive a fork, so a child opens it anew."""
-        with self._lock:
-            if self._handle is None or self._process != os.getpid():
-                self._inherited.append(self._handle)  # closing the parent's handle in a child could hang
-                self._handle, self._process = _open(self.path), os.getpid()
-            return self._handle
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """One cursor per query, in an engine of this process's own.
+
+        DuckDB's threads do not survive a fork, so a child opens the file anew.
+        """
+        with STILL:
+            if self._engine is None:
+                self._engine, self._process = _open(self.path), os.getpid()
+            elif self._process != os.getpid():
+                self._inherited.append(self._engine)  # closing the parent's engine in a child could hang
+                self._engine, self._process = _open_in_child(self.path), os.getpid()
+            cursor = self._engine.cursor()
+            if self._inherited:
+                cursor.execute(f"USE {_ATTACHED}")
+            return cursor
 
 
 def _open(path: Path) -> duckdb.DuckDBPyConnection:
@@ -198,6 +212,19 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
     except duckdb.Error:
         problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
     raise SourceError(f"{path} {problem}")
+
+
+def _open_in_child(path: Path) -> duckdb.DuckDBPyConnection:
+    """The file in an engine of this process's own.
+
+    `duckdb.connect(path)` would hand back the parent's engine, copied by the fork without its threads; a new
+    engine in memory that attaches the file has threads, locks and file handles of its own.
+    """
+    connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
+    connection.execute(f"ATTACH {_literal(str(path))} AS {_ATTACHED} (READ_ONLY)")
+    for setting in _LAST:  # the doors are shut once the file is in
+        connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
+    return connection
 
 
 def build(path: Path, statements: list[str], questions: list[str]) -> list[list[tuple[Any, ...]]]:
@@ -229,7 +256,7 @@ def _arrange(rows: list[tuple[Any, ...]], plan: Plan) -> Answer:
     vectors = [[0] * plan.size for _ in plan.measures]
     for position, *values in rows:
         for vector, value in zip(vectors, values, strict=True):
-            vector[position] = int(value)
+            vector[position] += int(value)
     return tuple(tuple(vector) for vector in vectors)
 
 
