@@ -283,11 +283,10 @@ def _by_row(plan: Plan) -> str:
 
 
 def _by_person(plan: Plan, unit: Field) -> str:
-    """Add up each person's rows by group, weigh the person, scale the heavy ones, then add up the people."""
+    """Add up each person's rows by group, find the heavy people, scale them, then add up everybody."""
     pieces = _Pieces()
     totals = [_total(measure, pieces) for measure in plan.measures]
-    by_rows = [measure.clamp is None or measure.by_rows for measure in plan.measures]
-    rows = [_rows(m, pieces) if by else "" for m, by in zip(plan.measures, by_rows, strict=True)]
+    weights = [_Weight(i, measure, pieces) for i, measure in enumerate(plan.measures)]
     keys = [f"p{i}" for i in range(len(plan.keys))]
     positions = [f"v{i}.position AS p{i}" for i in range(len(plan.keys))]
     joins = "".join(
@@ -296,52 +295,69 @@ def _by_person(plan: Plan, unit: Field) -> str:
     condition = f"{_field(unit)} IS NOT NULL"
     if plan.where is not None:
         condition += f" AND {_condition(plan.where)}"
-    person = (
+    rows = (
         f"SELECT {', '.join([f'{_field(unit)} AS u', *positions, *pieces.printed()])}"
         f" FROM {_name(plan.table)} AS t{joins} WHERE {condition}"
         f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(keys)))}"
     )
-    clamped = [
-        f"{total if measure.clamp is None else _clamped(total)} AS w{i}"
-        for i, (measure, total) in enumerate(zip(plan.measures, totals, strict=True))
+    columns = [
+        f"{w.value(total)} AS w{w.i}, {w.norm(total)} AS n{w.i}"
+        for w, total in zip(weights, totals, strict=True)
     ]
-    counted = [f"{count} AS r{i}" for i, count in enumerate(rows) if count]
-    weights = f"SELECT {', '.join(['g.u', *keys, *clamped, *counted])} FROM ({person}) AS g"
-    norms = [f"{_over(f'r{i}' if by else f'ABS(w{i})', plan)} AS n{i}" for i, by in enumerate(by_rows)]
-    weighed = (
-        f"SELECT {', '.join([*keys, *(f'w{i}' for i in range(len(norms))), *norms])} FROM ({weights}) AS w"
+    person = f"SELECT {', '.join(['g.u', *keys, *columns])} FROM ({rows}) AS g"
+    if not keys:  # a person has one row here, which weighs what the person weighs
+        scaled = [f"COALESCE(SUM({w.scaled(f'n{w.i}')}), 0)" for w in weights]
+        return f"SELECT 0, {', '.join(scaled)} FROM ({person}) AS person"
+    sums = [f"SUM(n{w.i}) AS m{w.i}" for w in weights]
+    heavy = " OR ".join(f"SUM(n{w.i}) > {w.limit}" for w in weights)
+    scaled = [f"COALESCE(SUM({w.scaled(f'm{w.i}')}), 0)" for w in weights]
+    return (
+        f"WITH person AS MATERIALIZED ({person}),"
+        f" heavy AS (SELECT u, {', '.join(sums)} FROM person GROUP BY u HAVING {heavy})"
+        f" SELECT {', '.join([_position(plan, 'person.p{}'), *scaled])}"
+        f" FROM person LEFT JOIN heavy ON person.u = heavy.u GROUP BY {', '.join(keys)}"
     )
-    scaled = [f"COALESCE(SUM({_scaled(measure, i)}), 0)" for i, measure in enumerate(plan.measures)]
-    group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {', '.join([_position(plan, 'h.p{}'), *scaled])} FROM ({weighed}) AS h{group}"
 
 
-def _clamped(total: str) -> str:
-    """A person's total within the 62 bits that the scaling can multiply."""
-    low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
-    return f"CASE WHEN {total} < {low} THEN {low} WHEN {total} > {high} THEN {high} ELSE {total} END"
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """How one measure weighs a person: w is the value in a group, n what it adds to the person's norm."""
 
+    i: int
+    measure: Measure
+    pieces: _Pieces
 
-def _over(norm: str, plan: Plan) -> str:
-    """What a person weighs in all groups together."""
-    return f"SUM({norm}) OVER (PARTITION BY u)" if plan.keys else norm
+    @property
+    def limit(self) -> int:
+        """The norm up to which a person counts in full."""
+        assert self.measure.rows is not None
+        return self.measure.rows if self._by_rows else self.measure.cap
 
+    @property
+    def _by_rows(self) -> bool:
+        return self.measure.clamp is None or self.measure.by_rows
 
-def _scaled(measure: Measure, i: int) -> str:
-    """A person's value in one group, scaled so that all groups together keep to the cap.
+    def value(self, total: str) -> str:
+        """The person's value in a group; a sum stays within the 62 bits that the scaling can multiply."""
+        if self.measure.clamp is None:
+            return total
+        low, high = _integer(-CAP, "HUGEINT"), _integer(CAP, "HUGEINT")
+        return f"CASE WHEN {total} < {low} THEN {low} WHEN {total} > {high} THEN {high} ELSE {total} END"
 
-    `//` truncates towards zero, so |scaled| <= |value| * cap / norm, and the sum over groups is at most cap.
-    The divisor is above the cap, hence at least 2; the product is taken in 128 bits.
-    """
-    assert measure.rows is not None
-    value, norm = f"w{i}", f"n{i}"
-    if measure.clamp is None:
-        whole = _integer(PARTS * measure.rows, "HUGEINT")
-        return (
-            f"CASE WHEN {norm} <= {measure.rows} THEN {value} * {PARTS} ELSE {value} * {whole} // {norm} END"
-        )
-    cap = measure.rows if measure.by_rows else measure.cap
-    return f"CASE WHEN {norm} <= {cap} THEN {value} ELSE {value} * {_integer(cap, 'HUGEINT')} // {norm} END"
+    def norm(self, total: str) -> str:
+        """What the group adds to the person's norm."""
+        return _rows(self.measure, self.pieces) if self._by_rows else f"ABS({self.value(total)})"
+
+    def scaled(self, norm: str) -> str:
+        """The value, scaled so that all groups together keep to the cap; a norm of NULL is a light person's.
+
+        `//` truncates towards zero, so |scaled| <= |value| * limit / norm, and the sum over groups is at most
+        the cap. The divisor is above the limit, hence at least 2; the product is taken in 128 bits.
+        """
+        parts = PARTS if self.measure.clamp is None else 1
+        light = f"w{self.i} * {parts}" if parts > 1 else f"w{self.i}"
+        factor = _integer(parts * self.limit, "HUGEINT")
+        return f"CASE WHEN {norm} > {self.limit} THEN w{self.i} * {factor} // {norm} ELSE {light} END"
 
 
 class _Pieces:
@@ -378,12 +394,14 @@ def _on_grid(measure: Measure) -> str:
     clamp, field = measure.clamp, measure.field
     assert clamp is not None
     assert field is not None
+    small = max(abs(clamp.least + clamp.centre), abs(clamp.most + clamp.centre)) < 1 << 31
+    narrow = "INTEGER" if small else "BIGINT"  # the sum is taken in 128 bits either way; this one is faster
     if field.kind == "integer":
         low, high = _integer(int(clamp.low), "BIGINT"), _integer(int(clamp.high), "BIGINT")
-        return f"CAST({_within(_field(field), low, high)} AS BIGINT)"
+        return f"CAST({_within(_field(field), low, high)} AS {narrow})"
     low, high = _double(float(clamp.low)), _double(float(clamp.high))
     factor = _double(float(Fraction(2) ** clamp.exponent))
-    return f"CAST(FLOOR({_within(_field(field), low, high)} * {factor}) AS BIGINT)"
+    return f"CAST(FLOOR({_within(_field(field), low, high)} * {factor}) AS {narrow})"
 
 
 def _within(x: str, low: str, high: str) -> str:
@@ -392,7 +410,7 @@ def _within(x: str, low: str, high: str) -> str:
     The common case stands first because the engine then skips the others. NaN sorts above everything, so it
     fails the first two tests and becomes `high`; NULL fails all and stays NULL.
     """
-    inside = f"WHEN {x} >= {low} AND {x} <= {high} THEN {x}"
+    inside = f"WHEN {x} BETWEEN {low} AND {high} THEN {x}"
     return f"(CASE {inside} WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END)"
 
 
