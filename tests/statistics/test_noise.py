@@ -130,7 +130,7 @@ def test_the_error_of_counts_and_sums_is_the_law_s(policy: str, tmp_path: Path) 
         # the sum of n exponentials is a gamma; the discrete law is within 1/scale of it, and scales are >= 3
         tails = stats.gamma.cdf(total, len(found)), stats.gamma.sf(total, len(found))
         assert min(tails) > 1e-10, (noise, total / len(found))
-        for wrong in (0.7, 1.3):
+        for wrong in (0.6, 1.6):  # ten standard errors and more: missed as rarely
             assert (
                 min(stats.gamma.cdf(total * wrong, len(found)), stats.gamma.sf(total * wrong, len(found)))
                 < 1e-10

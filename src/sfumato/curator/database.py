@@ -100,6 +100,9 @@ class Database:
     def __init__(self, policy: Policy, source: DuckDB, ledger: Ledger, coins: Coins) -> None:
         self.policy, self.ledger = policy, ledger
         self._source, self._coins = source, coins
+        folder = ledger.path.parent.resolve()
+        place = os.path.relpath(policy.database.resolve(), folder)  # survives moving both together
+        self._identity = f"{policy.hash}\n{place}"
 
     def sql(self, sql: str, *, epsilon: str | int | float | Decimal | Fraction) -> Question:
         """A question at a price. It is checked here, and asked only when you call `release()`."""
@@ -140,9 +143,7 @@ class Database:
 
     def _key(self, plan: Plan) -> str:
         """Names a question to this database: two databases that share a ledger must not share releases."""
-        folder = self.ledger.path.parent.resolve()
-        place = os.path.relpath(self.policy.database.resolve(), folder)  # survives moving both together
-        return hashlib.sha256(f"{plan.key}\n{self.policy.hash}\n{place}".encode()).hexdigest()
+        return hashlib.sha256(f"{plan.key}\n{self._identity}".encode()).hexdigest()
 
     def is_paid(self, question: Question) -> bool:
         """Whether a stored release already answers the question."""

@@ -199,7 +199,7 @@ def _bernoulli_exp_below_one_bulk(
     """
     result = np.zeros(len(numerators), dtype=np.bool_)
     active = np.arange(len(numerators))
-    k = 1
+    k = 2 if denominator == 1 and numerators.all() else 1  # at x = 1 the first toss cannot fail
     while len(active):
         success = _below(denominator, len(active), coins) < numerators[active]
         if k > 1:
@@ -211,13 +211,20 @@ def _bernoulli_exp_below_one_bulk(
 
 
 def _geometric_of_one_bulk(count: int, coins: Coins) -> NDArray[np.int64]:
-    """How often Bernoulli(1/e) succeeds before it fails, elementwise."""
+    """How often Bernoulli(1/e) succeeds before it fails, elementwise.
+
+    For few elements several tosses are made ahead: numpy's price is by the call, and unused tosses are
+    independent of everything, so they may be dropped.
+    """
+    ahead = 4 if count < 4096 else 1
     result = np.zeros(count, dtype=np.int64)
     active = np.arange(count)
-    one = np.ones(count, dtype=np.int64)
     while len(active):
-        active = active[_bernoulli_exp_below_one_bulk(one[: len(active)], 1, coins)]
-        result[active] += 1
+        ones = np.ones(len(active) * ahead, dtype=np.int64)
+        failed = ~_bernoulli_exp_below_one_bulk(ones, 1, coins).reshape(-1, ahead)
+        ended = failed.any(axis=1)
+        result[active] += np.where(ended, failed.argmax(axis=1), ahead)
+        active = active[~ended]
     return result
 
 

@@ -30,10 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """The distances of one measure, and the sentences that lead to them."""
+    """The distances of one measure of a plan, and the sentences that lead to them."""
 
     distances: Distances
-    because: tuple[str, ...]
+    measure: Measure
+    plan: Plan
+
+    @property
+    def because(self) -> tuple[str, ...]:
+        """Why, line by line."""
+        return tuple(_sentences(self.measure, self.plan, self.distances.presence, self.distances.value))
 
 
 def derive(plan: Plan) -> tuple[Derivation, ...]:
@@ -52,7 +58,7 @@ def _derive(measure: Measure, plan: Plan) -> Derivation:
         l1=Fraction(width if size == 1 else 2 * measure.cap),
         linf=Fraction(width),
     )
-    return Derivation(Distances(presence, value), tuple(_sentences(measure, plan, presence, value)))
+    return Derivation(Distances(presence, value), measure, plan)
 
 
 def _sentences(measure: Measure, plan: Plan, presence: Distance, value: Distance) -> list[str]:
