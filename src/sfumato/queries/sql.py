@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Column, Kind, Policy, Table
 
 LONGEST = 20_000  # characters of SQL
-DEEPEST = 60  # levels of a plan
+DEEPEST = 60  # levels of a condition or of arithmetic
 MOST_GROUPS = 10**6
 
 # What each node may carry; anything else non-empty is a refusal.
@@ -151,7 +151,7 @@ def parse(sql: str, policy: Policy) -> Plan:
             number = sum(statement is not None for statement in statements)
             raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
         plan = _Reading(sql, policy).plan(statements[0])
-        if _depth(plan) <= DEEPEST:
+        if _depth((plan.where, plan.outputs, plan.order)) <= DEEPEST:
             return plan
     except ParseError as error:
         raise _syntax(sql, error) from None
