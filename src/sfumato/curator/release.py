@@ -248,7 +248,7 @@ class Release:
             numbers = [value for value in values if type(value) in (int, float)]
             mixed = len({type(value) for value in numbers}) > 1
             if mixed or any(abs(value) >= 1 << 63 for value in numbers):
-                columns[name] = [float(value) if value is not None else None for value in values]
+                columns[name] = [_as_float(value) for value in values]
         return columns
 
 
@@ -312,6 +312,12 @@ def _rounded(value: Fraction | None, decimals: int) -> float | int | None:
         return None
     nearest = round(value, decimals)
     return int(nearest) if decimals == 0 or abs(nearest) >= 1 << 1000 else float(nearest)
+
+
+def _as_float(value: float | int | None) -> float | None:
+    if isinstance(value, int) and abs(value) >= 1 << 1023:
+        return math.inf if value > 0 else -math.inf
+    return None if value is None else float(value)
 
 
 def _outward(value: float, decimals: int, direction: int) -> float | int:

@@ -21,7 +21,7 @@ def number(value: float | int | None, decimals: int) -> str:
         return "-"
     if isinstance(value, float) and math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    if isinstance(value, int) and decimals == 0:
+    if isinstance(value, int):
         return f"{value:,d}"  # as an integer: through a float, long ones would lose digits
     return f"{value:,.{decimals}f}"
 
