@@ -182,12 +182,13 @@ class Ledger:
 
     def kept(self, key: str, spend: Spend) -> Kept | None:
         """The stored release that answers this question: one with the same spend, or with a larger one."""
+        price = price_of(spend)
         with self._reading() as store:
             row = store.execute(
                 "SELECT number, price, spent, spend, drawn FROM charges JOIN releases USING (number)"
                 " WHERE key = ? AND data_version = (SELECT data_version FROM about) AND price >= ?"
                 " AND turn = 0 ORDER BY price DESC, number LIMIT 1",
-                (key, price_of(spend)),
+                (key, price),
             ).fetchone()
         if row is None:
             return None
@@ -281,7 +282,9 @@ class Ledger:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with STILL, _readable(self.path):
-            yield self._connection()
+            store = self._connection()
+            self._check_place()
+            yield store
 
     def _open(self) -> sqlite3.Connection:
         if not self.path.exists():
@@ -294,7 +297,6 @@ class Ledger:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as store:
-            self._check_place()
             store.execute("BEGIN IMMEDIATE")
             try:
                 yield store
@@ -304,7 +306,7 @@ class Ledger:
                     store.execute("ROLLBACK")
 
     def _check_place(self) -> None:
-        """Refuse to charge a file that is no longer the one at the path: others would not see the charge."""
+        """Refuse a file that is no longer the one at the path: others would not see what is charged to it."""
         place = os.stat(self.path)
         here = (place.st_dev, place.st_ino)
         if self._place is None:
@@ -322,7 +324,7 @@ def _readable(path: Path) -> Iterator[None]:
     problem = ""
     try:
         yield
-    except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a path with a zero byte
+    except (sqlite3.Error, OSError) as error:
         problem = str(error)
     if problem:
         raise LedgerError(

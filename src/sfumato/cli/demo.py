@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -178,6 +180,8 @@ def command(folder: Path, as_json: bool) -> None:
     facts["attack"] = _attack(database, truths[-2:], heading, say)
     facts["refusal"] = _run_out(database, heading, say)
     heading("What to try next")
+    if shutil.which("sfumato") is None:  # started by its path: let the shell find it by its name
+        say(f'  export PATH="{Path(sys.argv[0]).absolute().parent}:$PATH"')
     say(
         f"  cd {folder}\n"
         '  sfumato explain hospital.toml "SELECT region, COUNT(*) FROM patients GROUP BY region" -e 0.1\n'
@@ -298,7 +302,7 @@ def _run_out(database: Database, heading: Any, say: Any) -> str:
         try:
             release = database.sql(sql, epsilon=epsilon).release()
         except BudgetExceeded as error:
-            say(f"  refused: {error}", fg="red")
+            say("\n".join(show.paragraphs([f"refused: {error}"])), fg="red")
             return str(error)
         say(f"  paid epsilon {epsilon}; {decimal(release.left)} left")
     raise AssertionError("the budget did not run out")

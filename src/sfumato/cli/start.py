@@ -259,6 +259,13 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
         for name in names:
             if name not in known:
                 raise InvalidParameter(option, name, f"there is only {', '.join(sorted(known))}")
+    kinds = {f"{table}.{column.name}": column.kind for table, found in schema.items() for column in found}
+    for path in answers.bounds:
+        if kinds[path] not in ("integer", "number"):
+            raise InvalidParameter("--bounds", path, f"a {kinds[path]} column has no bounds")
+    for path in answers.keys:
+        if kinds[path] not in ("text", "integer", "boolean", "date"):
+            raise InvalidParameter("--keys", path, f"a {kinds[path]} column cannot be grouped by")
     for table, unit in answers.units.items():
         mine = [column.name for column in schema[table]]
         if unit != "row" and unit not in mine:

@@ -145,7 +145,7 @@ class Errors:
 
     def radius(self, weights: Mapping[int, Fraction], tail: Fraction) -> Fraction:
         """A number that the weighted noise passes with probability at most `tail`."""
-        return self._radius(weights, tail, lambda ratio: (ratio, ratio))
+        return self._radius(weights, tail, lambda ratio: (_below(ratio), _above(ratio)))
 
     def _radius(
         self, weights: Mapping[int, Fraction], tail: Fraction, around: Callable[[float], tuple[float, float]]
@@ -321,13 +321,22 @@ def _float_up(x: Fraction) -> float:
 
 
 def _combine(operator: str, a: Ends, b: Ends) -> Ends:
+    """Interval arithmetic in floats, one step outward after each operation."""
     if operator == "+":
-        return a[0] + b[0], a[1] + b[1]
+        return _below(a[0] + b[0]), _above(a[1] + b[1])
     if operator == "-":
-        return a[0] - b[1], a[1] - b[0]
+        return _below(a[0] - b[1]), _above(a[1] - b[0])
     if operator == "/":
         if b[0] <= 0 <= b[1]:
             return WHOLE
-        return _combine("*", a, (1 / b[1], 1 / b[0]))
+        return _combine("*", a, (_below(1 / b[1]), _above(1 / b[0])))
     corners = [0.0 if x == 0 or y == 0 else x * y for x in a for y in b]
-    return min(corners), max(corners)
+    return _below(min(corners)), _above(max(corners))
+
+
+def _below(x: float) -> float:
+    return math.nextafter(x, -math.inf)
+
+
+def _above(x: float) -> float:
+    return math.nextafter(x, math.inf)

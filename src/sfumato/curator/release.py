@@ -276,17 +276,17 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
     if measure.field is not None:
         said.append(f"rows where {measure.field.name} is NULL are skipped")
     if measure.clamp is not None and measure.field is not None:
-        low, high = float(measure.clamp.low), float(measure.clamp.high)
+        low, high = show.fraction(measure.clamp.low), show.fraction(measure.clamp.high)
         name, rounded = measure.field.name, ""
         if measure.field.kind == "number":
-            rounded = f", and values are rounded down to steps of {float(measure.step):g}"
-        said.append(f"{name} outside [{low:g}, {high:g}] counts as the nearer bound{rounded}")
+            rounded = f", and values are rounded down to steps of {show.fraction(measure.step)}"
+        said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
     if plan.unit is not None and measure.rows is not None:
         if measure.clamp is None or measure.by_rows:
             many = f"{measure.rows} row{'' if measure.rows == 1 else 's'}"
             said.append(f"whoever ({plan.unit.name}) has more than {many} is scaled down to weigh {many}")
         else:
-            total = f"{float(measure.cap * measure.step):,.12g}"
+            total = show.fraction(measure.cap * measure.step)
             assert measure.field is not None
             name = measure.field.name
             said.append(f"whoever ({plan.unit.name}) has more than {total} of {name} is scaled down to that")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
 
 def number(value: float | int | None, decimals: int) -> str:
@@ -24,6 +25,16 @@ def number(value: float | int | None, decimals: int) -> str:
     if isinstance(value, int):
         return f"{value:,d}"  # as an integer: through a float, long ones would lose digits
     return f"{value:,.{decimals}f}"
+
+
+def fraction(value: Fraction) -> str:
+    """A public constant in full.
+
+    >>>     >>> from fractions import Fraction
+    >>> fraction(Fraction(1, 1024)), fraction(Fraction(1234567))
+    ('0.0009765625', '1,234,567')
+    """
+    return f"{value.numerator:,d}" if value.denominator == 1 else f"{float(value)!r}"
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:

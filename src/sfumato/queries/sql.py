@@ -85,6 +85,13 @@ _ARGUMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Not: {"this"},
 }
 _TYPES = {"DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp"}
+_CALLED = {
+    "Ordered": "ORDER BY",
+    "Group": "GROUP BY",
+    "Table": "FROM",
+    "TableAlias": "AS",
+    "Literal": "a text",
+}
 _WORDS = {
     "joins": "JOIN",
     "locks": "FOR UPDATE",
@@ -163,7 +170,9 @@ def parse(sql: str, policy: Policy) -> Plan:
         ) from None
     except RecursionError:
         pass
-    raise SyntaxRefused("the query is nested too deeply", "Write it with fewer parentheses.", sql=sql)
+    raise SyntaxRefused(
+        "the query is nested too deeply", "Write it with fewer parentheses and terms.", sql=sql
+    )
 
 
 def _syntax(sql: str, error: ParseError) -> SyntaxRefused:
@@ -715,7 +724,7 @@ def _word(node: exp.Expr) -> str:
         return f"the function {node.name}()"
     if isinstance(node, exp.Func) and not isinstance(node, (exp.And, exp.Or, exp.Cast, exp.Case)):
         return f"the function {type(node).sql_name()}()"
-    return type(node).__name__.upper()
+    return _CALLED.get(type(node).__name__, type(node).__name__.upper())
 
 
 def _example(column: Column) -> str:
