@@ -30,7 +30,7 @@ def number(value: float | int | None, decimals: int) -> str:
 def fraction(value: Fraction) -> str:
     """A public constant in full.
 
-    >>>     >>> from fractions import Fraction
+    >>> from fractions import Fraction
     >>> fraction(Fraction(1, 1024)), fraction(Fraction(1234567))
     ('0.0009765625', '1,234,567')
     """
