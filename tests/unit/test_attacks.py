@@ -97,6 +97,41 @@ def test_a_column_that_can_fail_on_some_rows_is_refused(tmp_path: Path, column: 
         sf.open(path)
 
 
+@pytest.mark.parametrize("column", ["x DECIMAL(12, 2)[]", "x DECIMAL(12, 2)[3]", "x ENUM('a', 'b')[]"])
+def test_a_column_of_lists_is_neither_number_nor_text(tmp_path: Path, column: str) -> None:
+    kind = "text" if "ENUM" in column else "number"
+    path = attacked(tmp_path, [f"CREATE TABLE t ({column})"], f'x = "{kind}"')
+    with pytest.raises(sf.SourceError, match="leave the column out"):
+        sf.open(path)
+
+
+@pytest.mark.parametrize(
+    "define",
+    ["CREATE MACRO floor(x) AS 1000000", "CREATE MACRO abs(x) AS 0", "CREATE MACRO range(n) AS [0, 0, 0]"],
+)
+def test_a_file_cannot_replace_the_functions_that_enforce_the_policy(tmp_path: Path, define: str) -> None:
+    path = attacked(tmp_path, ["CREATE TABLE t (x INTEGER)", define], 'x = "integer"')
+    with pytest.raises(sf.SourceError, match="names of DuckDB's"):
+        sf.open(path)
+
+
+def test_a_file_may_have_functions_under_names_of_its_own(tmp_path: Path) -> None:
+    create = [
+        "CREATE TABLE t (x INTEGER)",
+        "CREATE MACRO twice(x) AS 2 * x",
+        "CREATE TYPE mood AS ENUM ('a')",
+    ]
+    path = attacked(tmp_path, create, 'x = "integer"')
+    sf.open(path).sql("SELECT COUNT(*) FROM t", epsilon=1).release()
+
+
+def test_a_file_name_that_no_disk_takes_is_named(tmp_path: Path) -> None:
+    path = attacked(tmp_path, ["CREATE TABLE t (x INTEGER)"], 'x = "integer"')
+    path.write_text(path.read_text(encoding="utf-8").replace("a.duckdb", "x" * 300), encoding="utf-8")
+    with pytest.raises(sf.SourceError, match="no database file"):
+        sf.open(path)
+
+
 def test_a_ledger_called_memory_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attacked(tmp_path, ["CREATE TABLE t (x INTEGER)"], 'x = "integer"', ledger=":memory:", budget="1")
     monkeypatch.chdir(tmp_path)

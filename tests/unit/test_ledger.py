@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sqlite3
@@ -48,7 +49,7 @@ def test_the_file_survives_closing_and_is_for_its_owner_alone(tmp_path: Path) ->
 
 
 def test_synchronous_full_and_write_ahead(tmp_path: Path) -> None:
-    store = ledger(tmp_path)._connection()
+    store = ledger(tmp_path)._opened()
     assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert store.execute("PRAGMA synchronous").fetchone() == (2,)
 
@@ -173,7 +174,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 def test_a_draw_that_cannot_be_stored_is_not_shown(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     receipt = book.charge(spend("0.5"), "key")
-    book._connection().execute("DROP TABLE releases")
+    book._opened().execute("DROP TABLE releases")
     with pytest.raises(LedgerError, match="not shown") as caught:
         book.keep(receipt, Secret(((773_100,),)))
     assert caught.value.__context__ is None
@@ -243,6 +244,54 @@ def test_a_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert book.spent == Fraction(1, 2)
+
+
+def test_a_child_that_outlives_its_parent_s_ledger_loses_no_charge(tmp_path: Path) -> None:
+    """A connection copied by a fork made SQLite drop the log under the child: its charges vanished."""
+    book = ledger(tmp_path, total="3")
+    book.charge(spend("1"), "parent")
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            assert book.spent == 1
+            os.read(reader, 1)  # until the parent has let go of its ledger
+            for key in ("child 1", "child 2"):
+                book.charge(spend("1"), key)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert book.spent == 1
+    del book
+    gc.collect()
+    os.write(writer, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    again = ledger(tmp_path, total="3")
+    assert again.spent == 3
+    with pytest.raises(BudgetExceeded):
+        again.charge(spend("1"), "one too many")
+
+
+def test_an_interrupted_transaction_is_rolled_back(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+
+    def interrupted() -> None:
+        with book._transaction() as store:
+            store.execute("UPDATE about SET data_version = 99")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert book.data_version == 1
+    book.charge(spend("0.5"), "key")
+
+
+def test_a_complaint_has_no_chain(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    (tmp_path / "test.ledger").unlink()
+    with pytest.raises(LedgerError) as caught:
+        book.charge(spend("0.5"), "key")
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
 
 
 def test_two_redeemers_of_one_receipt_see_the_same_release(tmp_path: Path) -> None:

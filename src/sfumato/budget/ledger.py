@@ -17,17 +17,17 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from sfumato.budget import record
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
-from sfumato.exact.forks import STILL
+from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.mechanisms.mechanism import Vector
@@ -101,6 +101,27 @@ class Entry:
     redeemed: bool
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _plainly(act: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
+    """Turn SQLite's complaints into ours, raised outside the handler: no chain holds a stored value."""
+
+    @wraps(act)
+    def acting(self: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return act(self, *args, **kwargs)
+        except (sqlite3.Error, OSError) as error:
+            problem = str(error)
+        raise LedgerError(
+            f"the ledger {self.path} cannot be used ({problem}). Without it nothing can be charged, so "
+            "nothing is answered. Check that the file is a ledger, not damaged, and its folder writable."
+        )
+
+    return acting
+
+
 class Ledger:
     """The budget of one database, and the store of its releases."""
 
@@ -110,14 +131,19 @@ class Ledger:
         self.path = Path(path).absolute()  # also keeps SQLite from reading meaning into names like :memory:
         self.name, self.total = name, total
         self._clock = clock
-        self._local = threading.local()
-        self._inherited: list[sqlite3.Connection] = []
+        self._store: sqlite3.Connection | None = None  # one for all threads, used under STILL
         self._place: tuple[int, int] | None = None
+        RESTING.add(self)
+        self._begin()
+
+    @_plainly
+    def _begin(self) -> None:
         with self._transaction() as store:
             self._prepare(store)
 
     # The three acts -----------------------------------------------------------------------------------
 
+    @_plainly
     def charge(self, spend: Spend, key: str, *, question: str = "") -> Receipt:
         """Put a charge on disk, or refuse.
 
@@ -155,7 +181,7 @@ class Ledger:
         stored: str | None = None
         interrupted = False
         try:
-            stored = self._store(receipt.number, turn, drawn)
+            stored = self._write(receipt.number, turn, drawn)
         except KeyboardInterrupt:
             interrupted = True
         except BaseException:  # whatever failed, an unstored draw must not live on in a traceback
@@ -170,7 +196,7 @@ class Ledger:
             )
         return _draw(stored)
 
-    def _store(self, number: int, turn: int, drawn: Secret[Draw]) -> str:
+    def _write(self, number: int, turn: int, drawn: Secret[Draw]) -> str:
         """Write a draw unless one is there, and read back the one that is."""
         text = json.dumps(unseal(drawn), separators=(",", ":"))
         with self._transaction() as store:
@@ -180,6 +206,7 @@ class Ledger:
             found = store.execute("SELECT drawn FROM releases WHERE number = ? AND turn = ?", (number, turn))
             return str(found.fetchone()[0])
 
+    @_plainly
     def kept(self, key: str, spend: Spend) -> Kept | None:
         """The stored release that answers this question: one with the same spend, or with a larger one."""
         price = price_of(spend)
@@ -197,6 +224,7 @@ class Ledger:
     # What is left -------------------------------------------------------------------------------------
 
     @property
+    @_plainly
     def spent(self) -> Fraction:
         """Epsilon spent so far, by everybody."""
         with self._reading() as store:
@@ -208,11 +236,13 @@ class Ledger:
         return max(self.total.epsilon - self.spent, Fraction(0))
 
     @property
+    @_plainly
     def data_version(self) -> int:
         """Which state of the data the stored releases speak of."""
         with self._reading() as store:
             return self._data_version(store)
 
+    @_plainly
     def history(self) -> tuple[Entry, ...]:
         """Every charge, oldest first."""
         with self._reading() as store:
@@ -226,6 +256,7 @@ class Ledger:
                 for number, at, question, price, spent, redeemed in rows
             )
 
+    @_plainly
     def data_changed(self) -> int:
         """Say that the tables changed: stored releases no longer answer. Returns no budget (law 11)."""
         with self._transaction() as store:
@@ -269,36 +300,36 @@ class Ledger:
                 "is fixed before its first charge; it was left as it is."
             )
 
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's own connection; a forked child gets a new one and leaves its parent's untouched."""
-        if getattr(self._local, "process", None) != os.getpid():
-            if hasattr(self._local, "store"):
-                self._inherited.append(self._local.store)  # closing it here could drop the parent's locks
-            self._local.store = self._open()
-            self._local.process = os.getpid()
-        store: sqlite3.Connection = self._local.store
-        return store
+    def rest(self) -> None:
+        """Close the file before a fork; parent and child each open it again when they need it."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._store is None:
+            # transactions are opened by hand; any thread may use it, since STILL lets in one at a time
+            store = sqlite3.connect(
+                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            store.execute("PRAGMA journal_mode = WAL")
+            store.execute("PRAGMA synchronous = FULL")
+            self._store = store
+        return self._store
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with STILL, _readable(self.path):
-            store = self._connection()
+        with STILL:
+            if self._place is None and not self.path.exists():
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self._check_place()
-            yield store
-
-    def _open(self) -> sqlite3.Connection:
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        store = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        store.execute("PRAGMA journal_mode = WAL")
-        store.execute("PRAGMA synchronous = FULL")
-        return store
+            yield self._opened()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as store:
-            store.execute("BEGIN IMMEDIATE")
             try:
+                store.execute("BEGIN IMMEDIATE")
                 yield store
                 store.execute("COMMIT")
             finally:
@@ -316,21 +347,6 @@ class Ledger:
                 f"the ledger {self.path} was replaced while it was open, so nothing is charged or answered. "
                 "Put the original file back, or open the database again if the replacement is meant."
             )
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn SQLite's complaints into ours, without a chain: a chain could hold a stored value."""
-    problem = ""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        problem = str(error)
-    if problem:
-        raise LedgerError(
-            f"the ledger {path} cannot be used ({problem}). Without it nothing can be charged, so nothing is "
-            "answered. Check that the file is a ledger, is not damaged, and that its folder is writable."
-        )
 
 
 def price_of(spend: Spend) -> int:

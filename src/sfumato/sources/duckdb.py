@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from sfumato.errors import SourceError, nearest
-from sfumato.exact.forks import STILL
+from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
 from sfumato.queries.plan import (
     CAP,
@@ -175,34 +175,35 @@ class DuckDB:
         DuckDB's threads do not survive a fork, so a child opens the file anew.
         """
         with STILL:
-            if self._engine is None:
-                self._engine, self._process = _open(self.path), os.getpid()
-            elif self._process != os.getpid():
+            if self._process != os.getpid():
                 self._inherited.append(self._engine)  # closing the parent's engine in a child could hang
-                self._engine, self._process = _open_in_child(self.path), os.getpid()
+                self._engine, self._process = _open(self.path), os.getpid()
+            assert self._engine is not None
             cursor = self._engine.cursor()
-            if self._inherited:
+            if is_child():
                 cursor.execute(f"USE {_ATTACHED}")
             return cursor
 
 
 def _open(path: Path) -> duckdb.DuckDBPyConnection:
-    if not path.exists():
+    try:
+        found = path.exists()
+    except OSError:  # a name no file system takes
+        found = False
+    if not found:
         raise SourceError(
             f"there is no database file {path}. Nothing was changed. Check [source] duckdb in the policy; a "
             "relative path starts at the folder of the policy file."
         )
     try:
-        return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
+        return _guarded(_attach(path) if is_child() else _connect(path), path)
     except duckdb.ConnectionException:
         problem = (
             "is already open in this process with other settings. Close that connection first: sfumato opens "
             "the file read-only and locked down."
         )
     except duckdb.IOException as error:
-        if "Could not set lock" in str(
-            error
-        ):  # DuckDB's own message names a process and a program; ours does not
+        if "Could not set lock" in str(error):  # DuckDB's message names a process and a program; ours not
             problem = (
                 "is open for writing in another program. Close it there, or give sfumato a copy; any number "
                 "of readers can share the file."
@@ -214,8 +215,12 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
     raise SourceError(f"{path} {problem}")
 
 
-def _open_in_child(path: Path) -> duckdb.DuckDBPyConnection:
-    """The file in an engine of this process's own.
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
+
+
+def _attach(path: Path) -> duckdb.DuckDBPyConnection:
+    """The file in an engine of this process's own, for a process that was forked.
 
     `duckdb.connect(path)` would hand back the parent's engine, copied by the fork without its threads; a new
     engine in memory that attaches the file has threads, locks and file handles of its own.
@@ -224,6 +229,27 @@ def _open_in_child(path: Path) -> duckdb.DuckDBPyConnection:
     connection.execute(f"ATTACH {_literal(str(path))} AS {_ATTACHED} (READ_ONLY)")
     for setting in _LAST:  # the doors are shut once the file is in
         connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
+    return connection
+
+
+def _guarded(connection: duckdb.DuckDBPyConnection, path: Path) -> duckdb.DuckDBPyConnection:
+    """Refuse a file whose own functions or types take the names of the engine's.
+
+    DuckDB looks into the file first, so a macro called abs or floor would replace the one that keeps a person
+    to the cap (law 7).
+    """
+    taken = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal AND function_name IN"
+        " (SELECT function_name FROM duckdb_functions() WHERE internal)"
+        " UNION SELECT DISTINCT type_name FROM duckdb_types() WHERE NOT internal AND type_name IN"
+        " (SELECT type_name FROM duckdb_types() WHERE internal) ORDER BY 1"
+    ).fetchall()
+    if taken:
+        names = ", ".join(name for (name,) in taken)
+        raise SourceError(
+            f"{path} defines functions or types of its own under names of DuckDB's: {names}. They would "
+            "replace what keeps every person to the cap. Drop or rename them, for example: DROP MACRO floor"
+        )
     return connection
 
 
@@ -243,9 +269,10 @@ def build(path: Path, statements: list[str], questions: list[str]) -> list[list[
 def _kind(engine_type: str) -> Kind | None:
     if _INTEGERS.fullmatch(engine_type):
         return "integer"
-    if engine_type in ("FLOAT", "DOUBLE") or engine_type.startswith("DECIMAL("):
+    if engine_type in ("FLOAT", "DOUBLE") or re.fullmatch(r"DECIMAL\(\d+, *\d+\)", engine_type):
         return "number"
-    if engine_type in ("VARCHAR", "UUID") or engine_type.startswith("ENUM("):
+    is_enum = engine_type.startswith("ENUM(") and engine_type.endswith(")")  # a list of them ends in ]
+    if engine_type in ("VARCHAR", "UUID") or is_enum:
         return "text"
     plain: dict[str, Kind] = {"BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "timestamp"}
     return plain.get(engine_type)
