@@ -160,9 +160,7 @@ def error_share(db: Database, index: int, draws: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--smoke", action="store_true", help="small and quick; timing bars are printed, not judged"
-    )
+    parser.add_argument("--smoke", action="store_true", help="small and quick; times are printed, not judged")
     smoke = parser.parse_args().smoke
     bars: list[tuple[str, float, float]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -192,8 +190,10 @@ def main() -> int:
             bars.append((f"error_of_{what}_off_law", off, 6 / (draws * KEYS) ** 0.5))  # six standard errors
     short = 0
     for name, measured, target in bars:
-        judged = not (smoke and name.startswith(("ratio", "small")))
-        ok = measured <= target or not judged
+        if smoke and not name.startswith("error"):
+            print(f"{name} {measured:.4g} (a bar only at full size)")  # a time is never a test
+            continue
+        ok = measured <= target
         short += not ok
         print(f"BAR {name} {measured:.4g} <= {target:.4g} {'ok' if ok else 'short'}")
     return 1 if short else 0
