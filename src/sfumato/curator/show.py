@@ -66,7 +66,8 @@ def html_table(
 
     def cells(tag: str, values: Sequence[str]) -> str:
         return "".join(
-            f'<{tag} style="text-align:{"left" if is_left else "right"}">{html.escape(value)}</{tag}>'
+            f'<{tag} style="text-align:{"left" if is_left else "right"};padding:2px 10px">'
+            f"{html.escape(value)}</{tag}>"
             for value, is_left in zip(values, left, strict=True)
         )
 
