@@ -101,8 +101,7 @@ class Explanation:
 
     def _error(self, expression: Expression) -> str:
         tail = Fraction(1, 20) / (self.plan.size if self.plan.selects else 1)
-        noises = tuple(step.mechanism.noise for step in self.query.columns)
-        errors = Errors(noises, tuple(measure.step for measure in self.plan.measures))
+        errors = Errors.of(self.plan, self.query)
         if isinstance(expression, Mean):
             # an average far from the centre also feels the noise of the count; take the farthest
             reach = max(expression.high - expression.centre, expression.centre - expression.low)

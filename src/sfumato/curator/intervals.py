@@ -31,7 +31,9 @@ from sfumato.queries.plan import Arithmetic, Expression, KeyOf, Mean, Number, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Line
+    from sfumato.queries.plan import Plan
 
 Ends = tuple[float, float]
 Reader = Callable[
@@ -73,6 +75,12 @@ class Errors:
 
     noises: tuple[Line, ...]
     steps: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, query: Query) -> Errors:
+        """The noise that a query adds to the measures of a plan."""
+        noises = tuple(step.mechanism.noise for step in query.columns)
+        return cls(noises, tuple(measure.step for measure in plan.measures))
 
     def value(self, expression: Expression, drawn: Sequence[int]) -> Fraction | None:
         """The number itself; None where it divides by zero."""

@@ -68,7 +68,7 @@ class Release:
         tail = 1 - _level(level)
         if self.plan.selects:
             tail /= self.plan.size  # rows picked by noisy values: all intervals must hold at once
-        errors, groups = self._errors, self.plan.groups
+        errors, groups = Errors.of(self.plan, self.query), self.plan.groups
         vectors = list(zip(*self.drawn, strict=True))  # one tuple of released integers a group
 
         def column(expression: Expression) -> Callable[[int], Value | Cell]:
@@ -82,20 +82,7 @@ class Release:
 
     def rows(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Any]]:
         """Every row as a dictionary: key columns, and for each number `name`, `name_low`, `name_high`."""
-        table = self.exact(level)
-        decimals = self._decimals(table)
-        found: list[dict[str, Any]] = []
-        for row in table:
-            flat: dict[str, Any] = {}
-            for name, cell in row.items():
-                if isinstance(cell, Cell):
-                    flat[name] = _rounded(cell.value, decimals[name])
-                    flat[f"{name}_low"] = _outward(cell.low, decimals[name], -1)
-                    flat[f"{name}_high"] = _outward(cell.high, decimals[name], +1)
-                else:
-                    flat[name] = cell
-            found.append(flat)
-        return found
+        return self._rounded(level)[0]
 
     def df(self, level: str | float | Fraction = LEVEL) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
@@ -181,8 +168,7 @@ class Release:
         return show.html_table(*self._grid(LEVEL), self.notes())
 
     def _grid(self, level: str | float | Fraction) -> tuple[list[str], list[list[str]], list[bool]]:
-        table = self.exact(level)
-        decimals = self._decimals(table)
+        rows, decimals = self._rounded(level)
         headers: list[str] = []
         left: list[bool] = []
         for output in self.plan.outputs:
@@ -190,25 +176,37 @@ class Release:
             headers += [output.name] if is_key else [output.name, f"{_percent(level)} interval"]
             left += [True] if is_key else [False, False]
         body: list[list[str]] = []
-        for row in table:
+        for row in rows:
             line: list[str] = []
-            for name, cell in row.items():
-                if isinstance(cell, Cell):
-                    d = decimals[name]
-                    low, high = _outward(cell.low, d, -1), _outward(cell.high, d, +1)
-                    line += [show.number(_rounded(cell.value, d), d)]
-                    line += [f"[{show.number(low, d)}, {show.number(high, d)}]"]
-                else:
-                    line.append(str(cell))
+            for output in self.plan.outputs:
+                name = output.name
+                if isinstance(output.expression, KeyOf):
+                    line.append(str(row[name]))
+                    continue
+                ends = ("", "_low", "_high")
+                value, low, high = (show.number(row[name + end], decimals[name]) for end in ends)
+                line += [value, f"[{low}, {high}]"]
             body.append(line)
         return headers, body, left
 
     # Inside -------------------------------------------------------------------------------------------
 
-    @property
-    def _errors(self) -> Errors:
-        noises = tuple(step.mechanism.noise for step in self.query.columns)
-        return Errors(noises, tuple(measure.step for measure in self.plan.measures))
+    def _rounded(self, level: str | float | Fraction) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """The rows as they are shown, and how many decimals each number has."""
+        table = self.exact(level)
+        decimals = self._decimals(table)
+        rows: list[dict[str, Any]] = []
+        for row in table:
+            flat: dict[str, Any] = {}
+            for name, cell in row.items():
+                if isinstance(cell, Cell):
+                    flat[name] = _nearest(cell.value, decimals[name])
+                    flat[f"{name}_low"] = _outward(cell.low, decimals[name], -1)
+                    flat[f"{name}_high"] = _outward(cell.high, decimals[name], +1)
+                else:
+                    flat[name] = cell
+            rows.append(flat)
+        return rows, decimals
 
     def _shown(self, errors: Errors, vectors: list[tuple[int, ...]]) -> list[int]:
         """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
@@ -307,7 +305,7 @@ def _percent(level: str | float | Fraction) -> str:
     return f"{float(_level(level)) * 100:.10g}%"
 
 
-def _rounded(value: Fraction | None, decimals: int) -> float | int | None:
+def _nearest(value: Fraction | None, decimals: int) -> float | int | None:
     if value is None:
         return None
     nearest = round(value, decimals)

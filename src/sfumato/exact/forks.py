@@ -15,7 +15,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 STILL = threading.RLock()
-_CHILDREN: list[int] = []  # the processes from the first one down to this one that were forked
+_child = threading.Event()  # set in a process that was forked
 
 
 class Rests(Protocol):
@@ -30,7 +30,7 @@ RESTING: WeakSet[Rests] = WeakSet()
 
 def is_child() -> bool:
     """Whether this process was forked from one that had already loaded us."""
-    return bool(_CHILDREN)
+    return _child.is_set()
 
 
 def _before() -> None:
@@ -40,7 +40,7 @@ def _before() -> None:
 
 
 def _in_child() -> None:
-    _CHILDREN.append(os.getpid())
+    _child.set()
     STILL.release()
 
 
