@@ -38,6 +38,7 @@ ENGINES = {
     "duckdb": "sources/duckdb.py",
     "sqlglot": "queries/sql.py",
     "cryptography": "exact/coins.py",
+    "numba": "exact/compiled.py",
     "sqlite3": "budget/ledger.py",
     "tomllib": "queries/policy.py",
 }

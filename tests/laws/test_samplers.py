@@ -103,28 +103,6 @@ def test_one_draw_is_the_first_attempt_that_succeeds() -> None:
         assert isinstance(draw(three, SystemCoins()), int)
 
 
-# Bulk ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "scale", [Fraction(1, 8), Fraction(10, 3), Fraction(2**61), Fraction(2**70, 3), Fraction(1, 2**70)]
-)
-def test_bulk_and_single_draws_have_the_same_shape(scale: Fraction) -> None:
-    drawn = samplers.discrete_laplace_bulk(scale, 500, Tape.seeded(1)).tolist()
-    assert len(drawn) == 500
-    assert all(type(y) is int for y in drawn)
-    if scale >= 2:
-        assert len(set(drawn)) > 5
-    if scale > 2**62:
-        assert max(abs(y) for y in drawn) > 2**63  # wider than int64, and not wrapped
-
-
-def test_bulk_gaussian_falls_back_to_wide_integers() -> None:
-    drawn = samplers.discrete_gaussian_bulk(Fraction(2**80), 50, Tape.seeded(1)).tolist()
-    assert max(abs(y) for y in drawn) > 2**38
-    assert len(samplers.discrete_gaussian_bulk(Fraction(1, 10), 0, Tape.seeded(1))) == 0
-
-
 def test_a_finite_tape_ends() -> None:
     with pytest.raises(EndOfTape):
         Tape([1, 0]).bits(3)

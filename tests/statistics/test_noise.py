@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 from tests.support import Row, answer, opened, wild_table
 
-from sfumato.exact import numbers, samplers
+from sfumato.exact import bulk, numbers, samplers
 from sfumato.exact.coins import SystemCoins
 from sfumato.mechanisms import DiscreteLaplace
 
@@ -63,7 +63,7 @@ def merge(
 )
 def test_bulk_laplace_fits_and_the_test_can_fail(scale: Fraction) -> None:
     size = SIZE if scale < 2**60 else 20_000
-    draws = samplers.discrete_laplace_bulk(scale, size, SystemCoins()).tolist()
+    draws = bulk.discrete_laplace(scale, size, SystemCoins()).tolist()
     assert laplace_p_value(draws, scale) > ALARM
     assert laplace_p_value(draws, scale * Fraction(6, 5)) < ALARM  # too wide a law is caught
     assert laplace_p_value(draws, scale * Fraction(4, 5)) < ALARM  # too narrow a law is caught
@@ -90,7 +90,7 @@ def gaussian_p_value(draws: list[int], variance: Fraction) -> float:
 
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(4), Fraction(100)])
 def test_bulk_gaussian_fits_and_the_test_can_fail(variance: Fraction) -> None:
-    draws = samplers.discrete_gaussian_bulk(variance, SIZE, SystemCoins()).tolist()
+    draws = bulk.discrete_gaussian(variance, SIZE, SystemCoins()).tolist()
     assert gaussian_p_value(draws, variance) > ALARM
     assert gaussian_p_value(draws, variance * Fraction(6, 5)) < ALARM
     assert gaussian_p_value(draws, variance * Fraction(4, 5)) < ALARM
@@ -99,7 +99,7 @@ def test_bulk_gaussian_fits_and_the_test_can_fail(variance: Fraction) -> None:
 def test_bulk_integers_below_n_are_uniform() -> None:
     """A modulus without rejection would favour small numbers by half: n is two thirds of the range."""
     n = (1 << 64) // 3 * 2 >> 2
-    draws = samplers._below(n, SIZE, SystemCoins())
+    draws = bulk.below(n, SIZE, SystemCoins())
     counts = np.histogram(draws.astype(np.float64), bins=20, range=(0, n))[0]
     assert float(stats.chisquare(counts).pvalue) > ALARM
     biased = (SystemCoins().words(SIZE) >> np.uint64(2)) % np.uint64(n)

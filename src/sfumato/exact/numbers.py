@@ -7,8 +7,10 @@ Fixed point: an integer m at precision p stands for m / 2^p.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 PRECISION = 96  # bits kept after the point (relative, for exp); far below any bound that matters
 TINY = 1 << 16  # exp(-TINY) is bounded by (0, 2^-TINY] instead of being computed
@@ -81,8 +83,8 @@ def round_up(x: Fraction, bits: int) -> Fraction:
     return -round_down(-x, bits)
 
 
-def exp(x: Fraction | int) -> Interval:
-    """An interval around e^x, about 2^-90 wide relative to its value.
+def exp(x: Fraction | int, precision: int = PRECISION) -> Interval:
+    """An interval around e^x, about 2^(6-precision) wide relative to its value.
 
     >>> float(exp(1).low), float(exp(1).high)
     (2.718281828459045, 2.718281828459045)
@@ -93,17 +95,17 @@ def exp(x: Fraction | int) -> Interval:
     if x > TINY:
         raise OverflowError(f"exp({x}) is too large to be useful")
     if x < 0:
-        positive = exp(-x)
-        return Interval(1 / positive.high, 1 / positive.low).narrowed()
+        positive = exp(-x, precision)
+        return Interval(1 / positive.high, 1 / positive.low).narrowed(precision)
     halvings = max(0, exponent(x) + 2) if x else 0  # x / 2^halvings < 1
-    working = PRECISION + 2 * halvings + 8  # squaring doubles the relative error each time
+    working = precision + 2 * halvings + 8  # squaring doubles the relative error each time
     low, high = _exp_small(x / (1 << halvings), working)
     result = Interval(Fraction(low, 1 << working), Fraction(high, 1 << working))
     for _ in range(halvings):
         result = Interval(
             round_down(result.low * result.low, working), round_up(result.high * result.high, working)
         )
-    return result.narrowed()
+    return result.narrowed(precision)
 
 
 def _exp_small(x: Fraction, precision: int) -> tuple[int, int]:
@@ -167,3 +169,40 @@ def log(x: Fraction | int) -> Interval:
 def log_of(x: Interval) -> Interval:
     """An interval around ln of a positive number known by an interval."""
     return Interval(log(x.low).low, log(x.high).high)
+
+
+def sqrt(x: Fraction | int, precision: int = PRECISION) -> Interval:
+    """An interval around the square root of x >= 0.
+
+    >>> sqrt(Fraction(9, 4))
+    Interval(low=Fraction(3, 2), high=Fraction(3, 2))
+    """
+    x = Fraction(x)
+    if x < 0:
+        raise ValueError("sqrt needs a number that is not negative")
+    shift = max(precision - exponent(x) // 2, 0) if x else 0
+    scaled, rest = divmod(x.numerator << 2 * shift, x.denominator)
+    root = math.isqrt(scaled)
+    exact = rest == 0 and root * root == scaled
+    return Interval(Fraction(root, 1 << shift), Fraction(root if exact else root + 1, 1 << shift))
+
+
+@lru_cache(maxsize=16)
+def pi(precision: int = PRECISION) -> Interval:
+    """An interval around pi, by Machin's formula pi = 16 arctan(1/5) - 4 arctan(1/239).
+
+    >>> float(pi().low), float(pi().high)
+    (3.141592653589793, 3.141592653589793)
+    """
+    return _arctan_of_inverse(5, precision + 8) * 16 - _arctan_of_inverse(239, precision + 8) * 4
+
+
+def _arctan_of_inverse(n: int, precision: int) -> Interval:
+    """arctan(1/n): the series alternates and its terms shrink, so the truth lies between two partial sums."""
+    total, power, k = 0, (1 << precision) // n, 0
+    while power:
+        total += (-1) ** k * (power // (2 * k + 1))
+        power //= n * n
+        k += 1
+    # each of the k terms was cut by less than two units, and the rest of the series is below one
+    return Interval(Fraction(total - 2 * k - 1, 1 << precision), Fraction(total + 2 * k + 1, 1 << precision))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sfumato.exact.bulk import Ints
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
-    from sfumato.exact.samplers import Ints
 
 X = TypeVar("X")
 Y = TypeVar("Y")

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from sfumato.errors import InvalidParameter
-from sfumato.exact import numbers, samplers
+from sfumato.exact import bulk, numbers, samplers
 from sfumato.mechanisms.mechanism import Additive, Bound, Distance, Line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sfumato.exact.bulk import Ints
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
-    from sfumato.exact.samplers import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class DiscreteLaplace(Line):
         return samplers.discrete_laplace(self.scale, coins)
 
     def draws(self, coins: Coins, size: int) -> Ints:
-        return samplers.discrete_laplace_bulk(self.scale, size, coins)
+        return bulk.discrete_laplace(self.scale, size, coins)
 
     def log_mass(self, y: int) -> Interval:
         ratio = _ratio(self.scale)
