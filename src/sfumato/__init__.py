@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Budget",
     "BudgetExceeded",
+    "ConversationEnded",
     "Database",
     "Explanation",
     "Guarantee",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from sfumato.curator.release import Release
     from sfumato.errors import (
         BudgetExceeded,
+        ConversationEnded,
         InvalidParameter,
         LedgerError,
         MissingBound,

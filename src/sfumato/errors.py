@@ -8,6 +8,7 @@
     │   ├── UnknownName       no such table or column: the nearest names
     │   ├── MissingBound      a column without the declaration this query needs: the line to add
     │   └── Unsupported       SQL that is not proven stable: what to write instead
+    ├── ConversationEnded     a sparse vector has raised all its alarms
     ├── BudgetExceeded        decided from the ledger alone: nothing was spent
     ├── LedgerError           the ledger file cannot be used
     ├── SourceError           the database cannot be opened, or does not fit the policy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetExceeded",
+    "ConversationEnded",
     "InvalidParameter",
     "LedgerError",
     "MissingBound",
@@ -51,6 +53,17 @@ class InvalidParameter(SfumatoError, ValueError):
     def __init__(self, name: str, value: object, advice: str) -> None:
         self.name, self.value, self.advice = name, value, advice
         super().__init__(f"{name} = {value!s} cannot be used: {advice}")
+
+
+class ConversationEnded(SfumatoError):
+    """A conversation has given all the answers it was charged for."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"this conversation has said {limit} times that an answer is above the threshold, which is all "
+            f"it was charged for. Nothing was drawn. Start another one; it is charged anew."
+        )
 
 
 class PolicyError(SfumatoError):

@@ -108,8 +108,8 @@ def test_golden_d5_the_geometric_law_at_one_half() -> None:
     assert sum(abs(y) * mass for y, mass in masses.items()) == pytest.approx(4 / 3, abs=1e-12)
 
 
-@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), 10, 0.5])
-def test_a_scale_is_a_positive_fraction(scale: object) -> None:
+@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), 0, 0.5, "1", True, float("nan")])
+def test_a_scale_is_a_positive_exact_number(scale: object) -> None:
     with pytest.raises(InvalidParameter, match="scale"):
         Geometric(scale=scale)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="scale"):

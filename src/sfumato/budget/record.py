@@ -12,19 +12,54 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import LedgerError
-from sfumato.mechanisms import Distance, Distances, Geometric, Private, Spend, Step
+from sfumato.mechanisms import (
+    Cube,
+    Distance,
+    Distances,
+    Exponential,
+    Gaussian,
+    Geometric,
+    NoisyMax,
+    OnGrid,
+    PermuteAndFlip,
+    Private,
+    RandomizedResponse,
+    Renormalised,
+    SparseVector,
+    Spend,
+    Staircase,
+    Step,
+    Table,
+    TopK,
+    Truncated,
+)
 
 VERSION = 1
 
 # The ledger's names, for ever. A mechanism that is not listed here cannot be charged.
-MECHANISMS: dict[str, type[Private]] = {"geometric": Geometric}
+MECHANISMS: dict[str, type[Private]] = {
+    "cube": Cube,
+    "exponential": Exponential,
+    "gaussian": Gaussian,
+    "geometric": Geometric,
+    "noisy max": NoisyMax,
+    "on grid": OnGrid,
+    "permute and flip": PermuteAndFlip,
+    "randomized response": RandomizedResponse,
+    "renormalised": Renormalised,
+    "sparse vector": SparseVector,
+    "staircase": Staircase,
+    "table": Table,
+    "top k": TopK,
+    "truncated": Truncated,
+}
 
 
 def write(spend: Spend) -> str:
     """The canonical text of a spend."""
     steps: list[dict[str, Any]] = [
         {
-            "mechanism": {"name": step.mechanism.name, **_write_fields(step.mechanism)},
+            "mechanism": _write(step.mechanism),
             "presence": _write_fields(step.distances.presence),
             "value": _write_fields(step.distances.value),
             "promises": [[name, _write_fields(distance)] for name, distance in step.distances.promises],
@@ -46,15 +81,26 @@ def read(text: str) -> Spend:
 
 
 def _read_step(stored: dict[str, Any]) -> Step[Private]:
-    parameters = dict(stored["mechanism"])
-    kind = MECHANISMS[parameters.pop("name")]
-    mechanism = kind(**{name: Fraction(value) for name, value in parameters.items()})
     distances = Distances(
         presence=_read_distance(stored["presence"]),
         value=_read_distance(stored["value"]),
         promises=tuple((name, _read_distance(distance)) for name, distance in stored["promises"]),
     )
-    return Step(mechanism, distances)
+    return Step(_read_mechanism(stored["mechanism"]), distances)
+
+
+def _read_mechanism(stored: dict[str, Any]) -> Private:
+    parameters = {name: _read(value) for name, value in stored.items() if name != "name"}
+    return MECHANISMS[stored["name"]](**parameters)
+
+
+def _read(value: Any) -> Any:
+    """Text is a fraction, an object another mechanism, a list a tuple; whole numbers are themselves."""
+    if isinstance(value, str):
+        return Fraction(value)
+    if isinstance(value, dict):
+        return value["text"] if "text" in value else _read_mechanism(value)
+    return tuple(map(_read, value)) if isinstance(value, list) else value
 
 
 def _read_distance(stored: dict[str, Any]) -> Distance:
@@ -66,8 +112,15 @@ def _read_distance(stored: dict[str, Any]) -> Distance:
     )
 
 
-def _write_fields(value: Any) -> dict[str, str | int | None]:
-    def plain(x: Fraction | int | None) -> str | int | None:
-        return str(x) if isinstance(x, Fraction) else x  # str(Fraction(1, 3)) is "1/3"
+def _write(value: Any) -> Any:
+    if isinstance(value, Private):
+        return {"name": value.name, **_write_fields(value)}
+    if isinstance(value, tuple):
+        return [_write(part) for part in value]
+    if isinstance(value, str):
+        return {"text": value}  # a label: plain text stands for a fraction
+    return str(value) if isinstance(value, Fraction) else value  # str(Fraction(1, 3)) is "1/3"
 
-    return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+
+def _write_fields(value: Any) -> dict[str, Any]:
+    return {field.name: _write(getattr(value, field.name)) for field in fields(value)}

@@ -36,6 +36,8 @@ class Interval:
         low, high = ends(other)
         return Interval(self.low + low, self.high + high)
 
+    __radd__ = __add__
+
     def __sub__(self, other: Interval | Fraction | int) -> Interval:
         low, high = ends(other)
         return Interval(self.low - high, self.high - low)
@@ -46,6 +48,8 @@ class Interval:
     def __mul__(self, other: Interval | Fraction | int) -> Interval:
         corners = [a * b for a in (self.low, self.high) for b in ends(other)]
         return Interval(min(corners), max(corners))
+
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Interval | Fraction | int) -> Interval:
         low, high = ends(other)

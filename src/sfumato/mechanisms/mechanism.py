@@ -6,12 +6,14 @@ so it can never disagree with the sampler.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from sfumato.errors import InvalidParameter
+from sfumato.exact import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
 
+S = TypeVar("S")
 X = TypeVar("X")
 Y = TypeVar("Y")
 Vector = tuple[int, ...]
 
-BULK_PAYS = 30  # from about this many draws on, a bulk call is faster than single ones
+BULK_PAYS = 100  # from about this many draws on, building a table is faster than single draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,25 @@ class Distance:
     def is_zero(self) -> bool:
         """Nothing changes between neighbours: any mechanism is free."""
         return self.l0 == 0 or self.linf == 0 or self.l2_squared == 0
+
+    def times(self, people: int) -> Distance:
+        """How far apart answers can lie when this many people change at once: the triangle inequality.
+
+        >>> Distance(l0=1, linf=Fraction(2)).times(3)
+        Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1))
+        """
+        if people < 0:
+            raise InvalidParameter("people", people, "a group has at least 0 people")
+
+        def grown(bound: Fraction | None, factor: int) -> Fraction | None:
+            return None if bound is None else bound * factor
+
+        return Distance(
+            l0=None if self.l0 is None else self.l0 * people,
+            l1=grown(self.l1, people),
+            l2_squared=grown(self.l2_squared, people**2),
+            linf=grown(self.linf, people),
+        )
 
 
 def _least(a: Fraction | None, b: Fraction | None) -> Fraction | None:
@@ -109,6 +131,38 @@ class Bound:
         if self.rho is None and self.epsilon is not None and self.delta == 0:
             object.__setattr__(self, "rho", self.epsilon**2 / 2)
 
+    def delta_at(self, epsilon: Fraction) -> Fraction:
+        """A delta for which (epsilon, delta)-differential privacy follows, rounded up; 1 if nothing does.
+
+        From rho, for any order a > 1: delta = exp((a-1)(a rho - epsilon)) / (a-1) (1 - 1/a)^a.
+        Proof: Canonne, Kamath and Steinke (2020), corollary 13. Every order is valid; a float only picks a
+        good one, and the value at it is computed with fractions rounded up.
+
+        >>> float(Bound(rho=Fraction(1, 100)).delta_at(Fraction(1)))
+        1.6641139773880003e-13
+        """
+        proved = Fraction(1)
+        if self.epsilon is not None and epsilon >= self.epsilon:
+            proved = self.delta
+        if self.rho is not None and 0 < self.rho < epsilon and proved > 0:
+            proved = min(proved, _delta_of_rho(self.rho, epsilon))
+        return Fraction(0) if self.rho == 0 else proved
+
+
+def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
+    def exponent(order: float) -> float:
+        rest = (order - 1) * (order * float(rho) - float(epsilon)) - math.log(order - 1)
+        return rest + order * math.log1p(-1 / order)
+
+    low, high = 1 + 1e-9, 2 + float(epsilon / rho)  # past (epsilon/rho + 1) / 2 the exponent only grows
+    for _ in range(100):  # the exponent is convex in the order
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if exponent(left) < exponent(right) else (left, high)
+    order = numbers.round_up(Fraction(high), 40)
+    shrink = numbers.log(1 - 1 / order) * order
+    power = (order - 1) * (order * rho - epsilon) + shrink.high
+    return min(Fraction(1), numbers.round_up(numbers.exp(power).high / (order - 1), 64))
+
 
 class Law(ABC, Generic[Y]):
     """A discrete distribution, drawn exactly and bounded safely."""
@@ -120,6 +174,40 @@ class Law(ABC, Generic[Y]):
     @abstractmethod
     def log_mass(self, y: Y) -> Interval:
         """An interval that contains the logarithm of the probability of y."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finite(Law[Y]):
+    """Finitely many outcomes with rational probabilities.
+
+    >>> Finite(("no", "yes"), (Fraction(1, 4), Fraction(3, 4))).mass("yes")
+    Fraction(3, 4)
+    """
+
+    outcomes: tuple[Y, ...]
+    masses: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.masses) != len(self.outcomes) or not self.masses:
+            raise InvalidParameter("masses", f"{len(self.masses)} numbers", "give one for every outcome")
+        if min(self.masses) < 0 or sum(self.masses) != 1:
+            raise InvalidParameter("masses", "a list", "probabilities are at least 0 and add up to exactly 1")
+
+    def draw(self, coins: Coins) -> Y:
+        whole = math.lcm(*(mass.denominator for mass in self.masses))
+        point = coins.below(whole)
+        for outcome, mass in zip(self.outcomes, self.masses, strict=True):
+            point -= int(mass * whole)
+            if point < 0:
+                return outcome
+        raise AssertionError("the masses add up to 1")
+
+    def mass(self, y: Y) -> Fraction:
+        """The probability of y, exactly."""
+        return self.masses[self.outcomes.index(y)] if y in self.outcomes else Fraction(0)
+
+    def log_mass(self, y: Y) -> Interval:
+        return numbers.log(self.mass(y))
 
 
 class Line(Law[int]):
@@ -181,6 +269,18 @@ class Mechanism(Private, Generic[X, Y]):
         """The law of the release when the exact answer is `answer`."""
 
 
+class Conversation(Private, Generic[S, X, Y]):
+    """A mechanism that answers again and again: charged once, never cached; a lost state ends it."""
+
+    @abstractmethod
+    def start(self, coins: Coins) -> S:
+        """The state before the first answer. It holds secret noise: keep it where the answers are kept."""
+
+    @abstractmethod
+    def reply(self, state: S, answer: X, coins: Coins) -> tuple[S, Y]:
+        """The next state, and what is released."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shifted(Law[Vector]):
     """An integer vector plus independent noise on each coordinate."""
@@ -227,3 +327,26 @@ class Step(Generic[P_co]):
 
 
 Spend = tuple[Step[Private], ...]
+
+
+def rational(name: str, value: Fraction | int, *, above: int = 0) -> Fraction:
+    """The number as a fraction, if it is exact already and larger than `above`; floats are refused.
+
+    >>> rational("scale", 10)
+    Fraction(10, 1)
+    >>> rational("scale", 0.1)
+    Traceback (most recent call last):
+    sfumato.errors.InvalidParameter: scale = 0.1 cannot be used: write it exactly, such as Fraction("0.1")
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        shown = value if isinstance(value, float) and math.isfinite(value) and value > above else above + 1
+        raise InvalidParameter(name, value, f'write it exactly, such as Fraction("{shown}")')
+    if value <= above:
+        raise InvalidParameter(name, value, f"give a number above {above}, such as Fraction({above + 1})")
+    return Fraction(value)
+
+
+def set_fields(owner: object, **values: object) -> None:
+    """Put checked values into the fields of a frozen owner, from its `__post_init__` alone."""
+    for name, value in values.items():
+        object.__setattr__(owner, name, value)

@@ -1,0 +1,119 @@
+"""How wrong a release may be, as the theorems say it. For planning: nothing here decides a guarantee.
+
+The exact error of a mechanism is in its law (`Line.cdf`, `Line.window`). These are the formulas one writes on
+a board, next to the exact values they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sfumato.errors import InvalidParameter
+
+
+def laplace_tail(*, times: float) -> float:
+    """P(|noise| >= times * scale) for Laplace noise: e^-times (Dwork and Roth, 2014, fact 3.7).
+
+    >>> round(laplace_tail(times=3), 6)
+    0.049787
+    """
+    return math.exp(-_check("times", times, 0, math.inf))
+
+
+def union_radius(*, scale: float, count: int, miss: float) -> float:
+    """A radius that all of `count` Laplace errors keep but with probability `miss`: scale ln(count / miss).
+
+    Dwork and Roth (2014), theorem 3.8; the union bound does not need independence.
+
+    >>> round(union_radius(scale=1, count=10_000, miss=0.05), 6)  # the most common of 10,000 names
+    12.206073
+    """
+    return _check("scale", scale, 0, math.inf) * math.log(_count(count) / _check("miss", miss, 0, 1))
+
+
+def exact_radius(*, scale: float, count: int, miss: float) -> float:
+    """The smallest such radius for independent errors: -scale ln(1 - (1 - miss)^(1/count)).
+
+    >>> round(exact_radius(scale=1, count=10_000, miss=0.05), 6)
+    12.180538
+    """
+    inside = math.log1p(-_check("miss", miss, 0, 1)) / _count(count)
+    return -_check("scale", scale, 0, math.inf) * math.log(-math.expm1(inside))
+
+
+def exponential_loss(
+    *, epsilon: float, distance: float, candidates: int, best: int = 1, miss: float
+) -> float:
+    """How far below the best score the exponential mechanism falls, but with probability `miss`.
+
+    2 distance / epsilon (ln(candidates / best) + ln(1 / miss)), where `best` candidates have the best score
+    (McSherry and Talwar, 2007; Dwork and Roth, 2014, theorem 3.11).
+
+    >>> round(exponential_loss(epsilon=1, distance=1, candidates=1000, miss=0.05), 4)
+    19.807
+    """
+    rate = 2 * _check("distance", distance, 0, math.inf) / _check("epsilon", epsilon, 0, math.inf)
+    if not 1 <= best <= candidates:
+        raise InvalidParameter("best", best, f"between 1 and all {candidates} candidates have the best score")
+    return rate * (math.log(_count(candidates) / best) - math.log(_check("miss", miss, 0, 1)))
+
+
+def best_of_two(*, epsilon: float, gap: float) -> float:
+    """P(the exponential mechanism picks the worse of two) for scores `gap` apart and distance 1: exactly.
+
+    >>> round(best_of_two(epsilon=1, gap=10), 8)
+    0.00669285
+    """
+    return 1 / (1 + math.exp(_check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -1, math.inf) / 2))
+
+
+def best_of_two_bound(*, epsilon: float, gap: float) -> float:
+    """What the general theorem says of the same: 2 e^(-gap epsilon / 2).
+
+    >>> round(best_of_two_bound(epsilon=1, gap=10), 8)
+    0.01347589
+    """
+    half = _check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -1, math.inf) / 2
+    return min(1.0, 2 * math.exp(-half))
+
+
+def classic_sigma(*, epsilon: float, delta: float, l2: float) -> float:
+    """For comparison: the textbook sigma = l2 sqrt(2 ln(1.25/delta)) / epsilon, valid for epsilon < 1.
+
+    Dwork and Roth (2014), theorem A.1. `Gaussian.calibrated` needs less, and is valid for the noise drawn.
+
+    >>> round(classic_sigma(epsilon=0.5, delta=1e-6, l2=1), 4)
+    10.5976
+    """
+    root = math.sqrt(2 * math.log(1.25 / _check("delta", delta, 0, 1)))
+    return _check("l2", l2, 0, math.inf) * root / _check("epsilon", epsilon, 0, 1)
+
+
+def continuous_delta(*, epsilon: float, sigma: float, l2: float) -> float:
+    """For comparison: the exact delta of the *continuous* Gaussian (Balle and Wang, 2018, theorem 8).
+
+    Our noise is discrete, and at small sigma this understates its delta: do not calibrate with it.
+
+    >>> round(continuous_delta(epsilon=1, sigma=1, l2=1), 6)  # the discrete law has 0.141351
+    0.126937
+    """
+    width = _check("sigma", sigma, 0, math.inf) / _check("l2", l2, 0, math.inf)
+    epsilon = _check("epsilon", epsilon, -1, math.inf)
+
+    def below(z: float) -> float:
+        return math.erfc(-z / math.sqrt(2)) / 2
+
+    shift = epsilon * width
+    return below(0.5 / width - shift) - math.exp(epsilon) * below(-0.5 / width - shift)
+
+
+def _check(name: str, value: float, low: float, high: float) -> float:
+    if not low < value < high:  # also refuses NaN
+        raise InvalidParameter(name, value, f"give a number between {low} and {high}")
+    return float(value)
+
+
+def _count(count: int) -> int:
+    if count < 1:
+        raise InvalidParameter("count", count, "at least 1")
+    return count

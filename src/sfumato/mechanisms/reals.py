@@ -1,0 +1,333 @@
+"""Noise for reals and for bounded ranges, both built over the integer core.
+
+A real answer is put on a public grid of step 2^-bits *before* the noise, so that the noise stays a whole
+number of steps and no float is ever added to anything. A bounded range is kept by moving what falls outside
+to the ends, which is post-processing and free; giving that mass back to the inside instead is not free, and
+`Renormalised` is here to show its price.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import numbers, samplers
+from sfumato.mechanisms.mechanism import (
+    Additive,
+    Bound,
+    Distance,
+    Law,
+    Line,
+    Mechanism,
+    Vector,
+    rational,
+    set_fields,
+)
+from sfumato.mechanisms.noise import FREE, DiscreteLaplace, Gaussian, Geometric
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sfumato.exact.bulk import Ints
+    from sfumato.exact.coins import Coins
+    from sfumato.exact.numbers import Interval
+
+Reals = tuple[Fraction, ...]
+FINEST = 1 << 12  # bits of a grid; more is a mistake
+
+
+# Reals on a grid -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Law[Reals]):
+    """Multiples of 2^-bits: an integer law, seen through a public scale."""
+
+    steps: Law[Vector]
+    bits: int
+
+    def draw(self, coins: Coins) -> Reals:
+        return tuple(Fraction(y, 1 << self.bits) for y in self.steps.draw(coins))
+
+    def log_mass(self, y: Reals) -> Interval:
+        return self.steps.log_mass(tuple(_whole(part * (1 << self.bits)) for part in y))
+
+
+def _whole(x: Fraction) -> int:
+    if x.denominator != 1:
+        raise InvalidParameter("y", x, "a release is a multiple of the grid's step; others have no mass")
+    return x.numerator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnGrid(Mechanism[Reals, Reals]):
+    """Round reals down to multiples of 2^-bits, then use a mechanism for integers on the number of steps.
+
+    Guarantee: that of the core at the distance in steps. Rounding moves two numbers apart by less than one
+    step, so a coordinate that moves by d moves by at most ceil(d 2^bits) steps.
+    Proof: docs/explanation/grid.md#guarantee.
+
+    >>> OnGrid(core=Geometric(scale=Fraction(2**20)), bits=20).bound(Distance(l0=1, linf=Fraction(1))).epsilon
+    Fraction(1, 1)
+    """
+
+    name: ClassVar[str] = "on grid"
+    core: Mechanism[Vector, Vector]
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.bits <= FINEST:
+            raise InvalidParameter("bits", self.bits, "give the bits after the point, such as 20")
+
+    def law(self, answer: Reals) -> Scaled:
+        return Scaled(self.core.law(tuple(math.floor(x * (1 << self.bits)) for x in answer)), self.bits)
+
+    def bound(self, distance: Distance) -> Bound:
+        return self.core.bound(self.in_steps(distance))
+
+    def in_steps(self, distance: Distance) -> Distance:
+        """The distance of the numbers of steps: every coordinate that moves may move one step further.
+
+        >>> laplace(scale=Fraction(10), bits=1).in_steps(Distance(l0=2, l1=Fraction(3, 4)))
+        Distance(l0=2, l1=Fraction(3, 1), l2_squared=Fraction(6, 1), linf=Fraction(2, 1))
+        """
+        step = 1 << self.bits
+        if distance.is_zero:
+            return Distance(l0=0, linf=Fraction(0))
+        linf = None if distance.linf is None else Fraction(math.ceil(distance.linf * step))
+        if distance.l0 is None:
+            return Distance(linf=linf)  # without l0, each of unknown many coordinates may gain a step
+        l1 = None if distance.l1 is None else Fraction(math.floor(distance.l1 * step + distance.l0))
+        l2_squared = None
+        if distance.l2_squared is not None:  # |x + u| <= |x| + |u|, and at most l0 coordinates of u are 1
+            root = numbers.sqrt(distance.l2_squared).high * step + numbers.sqrt(distance.l0).high
+            l2_squared = numbers.round_up(root**2, 96)
+        return Distance(l0=distance.l0, l1=l1, l2_squared=l2_squared, linf=linf)
+
+
+def laplace(*, scale: Fraction, bits: int) -> OnGrid:
+    """The Laplace mechanism on reals, with noise of this scale on a grid of step 2^-bits.
+
+    >>> laplace(scale=Fraction(10), bits=20).core
+    Geometric(scale=Fraction(10485760, 1))
+    """
+    return OnGrid(core=Geometric(scale=rational("scale", scale) * (1 << bits)), bits=bits)
+
+
+def normal(*, variance: Fraction, bits: int) -> OnGrid:
+    """The Gaussian mechanism on reals, with noise of this variance on a grid of step 2^-bits."""
+    return OnGrid(core=Gaussian(parameter=rational("variance", variance) * (1 << 2 * bits)), bits=bits)
+
+
+# Bounded ranges ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ends(Line):
+    """Noise around a centre; what falls below `low` or above `high` is moved to that end.
+
+    >>> law = Ends(DiscreteLaplace(scale=Fraction(1)), centre=0, low=0, high=2)
+    >>> [round(float(numbers.exp(law.log_mass(y).low).low), 6) for y in (0, 1, 2)]
+    [0.731059, 0.170003, 0.098938]
+    """
+
+    noise: Line
+    centre: int
+    low: int
+    high: int
+
+    def _moved(self, y: int) -> int:
+        return min(max(y, self.low), self.high)
+
+    def draw(self, coins: Coins) -> int:
+        return self._moved(self.centre + self.noise.draw(coins))
+
+    def draws(self, coins: Coins, size: int) -> Ints:
+        drawn = self.noise.draws(coins, size)
+        if drawn.dtype == np.int64 and max(abs(self.centre), abs(self.low), abs(self.high)) < 1 << 62:
+            # noise beyond the range ends at an end anyway: cutting it there first keeps the sum in int64
+            inside: Ints = np.clip(np.clip(drawn, -(1 << 62), 1 << 62) + self.centre, self.low, self.high)
+            return inside
+        moved = [self._moved(self.centre + y) for y in drawn.tolist()]
+        return np.array(moved, dtype=np.object_)
+
+    def cdf(self, y: int) -> Interval:
+        if y < self.low or y >= self.high:
+            known = Fraction(0 if y < self.low else 1)
+            return numbers.Interval(known, known)
+        return self.noise.cdf(y - self.centre)
+
+    def log_mass(self, y: int) -> Interval:
+        if not self.low <= y <= self.high:
+            raise InvalidParameter("y", y, f"only {self.low} to {self.high} have any mass")
+        if self.low == self.high:
+            return numbers.log(1)
+        if y == self.low:
+            return numbers.log_of(self.noise.cdf(y - self.centre))
+        if y == self.high:
+            return numbers.log_of(1 - self.noise.cdf(y - 1 - self.centre))
+        return self.noise.log_mass(y - self.centre)
+
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        inside = self.noise.tails(points - self.centre)
+        tails: NDArray[np.float64] = np.where(
+            points < self.low, 1.0, np.where(points >= self.high, 0.0, inside)
+        )
+        return tails
+
+
+@dataclass(frozen=True, slots=True)
+class Beside(Law[Vector]):
+    """Independent coordinates, each with a law of its own."""
+
+    lines: tuple[Line, ...]
+
+    def draw(self, coins: Coins) -> Vector:
+        return tuple(line.draw(coins) for line in self.lines)
+
+    def log_mass(self, y: Vector) -> Interval:
+        parts = [line.log_mass(part) for line, part in zip(self.lines, y, strict=True)]
+        return sum(parts[1:], start=parts[0])
+
+
+def _check_range(low: int, high: int) -> None:
+    if low > high:
+        raise InvalidParameter("high", high, f"give a number of at least low = {low}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated(Mechanism[Vector, Vector]):
+    """Add noise to every coordinate and move what leaves low .. high to the nearer end.
+
+    Guarantee: that of the noise. Answers outside the range are moved into it first, which brings neighbours
+    no further apart, and moving the release is post-processing.
+    Proof: docs/explanation/truncation.md#guarantee.
+
+    >>> Truncated(core=Geometric(scale=Fraction(2)), low=0, high=10).bound(Distance(l1=Fraction(1))).epsilon
+    Fraction(1, 2)
+    """
+
+    name: ClassVar[str] = "truncated"
+    core: Additive
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        _check_range(self.low, self.high)
+
+    def law(self, answer: Vector) -> Beside:
+        inside = (min(max(exact, self.low), self.high) for exact in answer)
+        return Beside(tuple(Ends(self.core.noise, centre, self.low, self.high) for centre in inside))
+
+    def bound(self, distance: Distance) -> Bound:
+        return self.core.bound(distance)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(Line):
+    """The discrete Laplace law around a centre, given that it falls into low .. high."""
+
+    scale: Fraction
+    centre: int
+    low: int
+    high: int
+
+    def draw(self, coins: Coins) -> int:
+        if self.high - self.low < 8 * self.scale:
+            return samplers.loop(self.attempt, coins)
+        noise = DiscreteLaplace(scale=self.scale)  # the centre is inside, so more than a third of it is too
+        while not self.low <= (y := self.centre + noise.draw(coins)) <= self.high:
+            pass
+        return y
+
+    def attempt(self, coins: Coins) -> int | None:
+        """A uniform number of the range, kept with probability exp(-distance / scale)."""
+        y = self.low + coins.below(self.high - self.low + 1)
+        cost = abs(y - self.centre) / self.scale
+        return y if samplers.bernoulli_exp(cost.numerator, cost.denominator, coins) else None
+
+    def draws(self, coins: Coins, size: int) -> Ints:
+        return np.array([self.draw(coins) for _ in range(size)], dtype=np.object_)
+
+    def _between(self, first: int, last: int) -> Interval:
+        """What the unbounded law puts on first .. last, as a multiple of its mass at the centre."""
+        return weight(self.scale, self.centre, first, last)
+
+    def log_mass(self, y: int) -> Interval:
+        if not self.low <= y <= self.high:
+            raise InvalidParameter("y", y, f"only {self.low} to {self.high} have any mass")
+        return -abs(y - self.centre) / self.scale - numbers.log_of(self._between(self.low, self.high))
+
+    def cdf(self, y: int) -> Interval:
+        if y < self.low:
+            return numbers.Interval(Fraction(0), Fraction(0))
+        return (self._between(self.low, min(y, self.high)) / self._between(self.low, self.high)).narrowed()
+
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        def above(x: float) -> float:
+            return float((1 - self.cdf(math.floor(x))).high)
+
+        return np.array([above(x) for x in points.ravel().tolist()]).reshape(points.shape)
+
+
+def weight(scale: Fraction, centre: int, first: int, last: int) -> Interval:
+    """The sum of a^|z - centre| over z = first .. last, for a centre among them or outside."""
+    if last < first:
+        return numbers.Interval(Fraction(0), Fraction(0))
+    if first > centre:
+        return _run(scale, first - centre, last - centre)
+    if last < centre:
+        return _run(scale, centre - last, centre - first)
+    return _run(scale, 0, last - centre) + _run(scale, 1, centre - first)
+
+
+def _run(scale: Fraction, first: int, last: int) -> Interval:
+    """a^first + ... + a^last."""
+    if last < first:
+        return numbers.Interval(Fraction(0), Fraction(0))
+    ratio = numbers.exp(-1 / scale)
+    ends = numbers.exp(-first / scale) - numbers.exp(-(last + 1) / scale)
+    return (ends / (1 - ratio)).narrowed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renormalised(Mechanism[int, int]):
+    """A warning: geometric noise drawn again until it falls into low .. high. It costs more than it says.
+
+    The chance of falling inside depends on the answer, so throwing draws away leaks: at scale s and distance
+    d the price is d/s *plus* the logarithm of a ratio of two such chances. `Truncated` costs d/s.
+
+    Guarantee: pure DP, epsilon = d/s + ln(C(low + d) / C(low)), C(y) the sum of exp(-|z-y|/s) over the range.
+    Proof: docs/explanation/truncation.md#renormalising.
+
+    >>> warned = Renormalised(scale=Fraction(1), low=0, high=2).bound(Distance(linf=Fraction(1)))
+    >>> round(float(warned.epsilon), 6)  # not 1
+    1.143839
+    """
+
+    name: ClassVar[str] = "renormalised"
+    scale: Fraction
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        set_fields(self, scale=rational("scale", self.scale))
+        _check_range(self.low, self.high)
+
+    def law(self, answer: int) -> Inside:
+        return Inside(self.scale, min(max(answer, self.low), self.high), self.low, self.high)
+
+    def bound(self, distance: Distance) -> Bound:
+        if distance.is_zero:
+            return FREE
+        if distance.linf is None:
+            return Bound()
+        d = min(math.floor(distance.linf), self.high - self.low)
+        inner = weight(self.scale, self.low + d, self.low, self.high)
+        outer = weight(self.scale, self.low, self.low, self.high)
+        return Bound(epsilon=numbers.round_up(d / self.scale + numbers.log_of(inner / outer).high, 64))

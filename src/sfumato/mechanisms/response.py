@@ -1,0 +1,196 @@
+"""Randomized response: every person adds the noise themselves, and only the crowd can be read.
+
+It rests on Warner (1965) for two answers and on Kairouz, Bonawitz and Ramage (2016) for any number of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import numbers
+from sfumato.mechanisms.mechanism import Bound, Distance, Finite, Mechanism, rational, set_fields
+from sfumato.mechanisms.noise import FREE
+from sfumato.mechanisms.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GRID = 64  # bits of a keep probability that stands for an irrational one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomizedResponse(Mechanism[int, int]):
+    """Report the true category with probability `keep`, otherwise any other one evenly.
+
+    Guarantee: pure DP, e^epsilon = keep (size - 1) / (1 - keep), at every distance.
+    Proof: docs/explanation/randomized-response.md#guarantee
+
+    >>> RandomizedResponse(keep=Fraction(3, 4)).law(0).masses
+    (Fraction(3, 4), Fraction(1, 4))
+    >>> RandomizedResponse(keep=Fraction(3, 4)).ratio  # two coins: ln 3
+    Fraction(3, 1)
+    """
+
+    name: ClassVar[str] = "randomized response"
+    keep: Fraction
+    size: int = 2
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise InvalidParameter("size", self.size, "give the number of categories, at least 2")
+        keep = rational("keep", self.keep)
+        if not Fraction(1, self.size) <= keep < 1:
+            raise InvalidParameter("keep", keep, f"take 1/{self.size} <= keep < 1, such as Fraction(3, 4)")
+        set_fields(self, keep=keep)
+
+    @classmethod
+    def two_coins(cls) -> RandomizedResponse:
+        """Heads: the truth. Tails: a second coin decides. The truth is told with probability 3/4."""
+        return cls(keep=Fraction(3, 4))
+
+    @classmethod
+    def at(cls, *, epsilon: Fraction, size: int = 2) -> RandomizedResponse:
+        """The most truthful one at this epsilon: keep = e^epsilon / (e^epsilon + size - 1), rounded down.
+
+        >>> RandomizedResponse.at(epsilon=Fraction(1)).bound(Distance(l0=1)).epsilon <= 1
+        True
+        """
+        odds = numbers.exp(rational("epsilon", epsilon)).low
+        keep = numbers.round_down(odds / (odds + size - 1), GRID)
+        return cls(keep=max(keep, Fraction(1, size)), size=size)
+
+    @property
+    def other(self) -> Fraction:
+        """The probability of each false category."""
+        return (1 - self.keep) / (self.size - 1)
+
+    @property
+    def ratio(self) -> Fraction:
+        """e^epsilon, exactly."""
+        return self.keep / self.other
+
+    def law(self, answer: int) -> Finite[int]:
+        if not 0 <= answer < self.size:
+            raise InvalidParameter(
+                "answer", "a category outside the range", f"number them 0 to {self.size - 1}"
+            )
+        categories = tuple(range(self.size))
+        return Finite(categories, tuple(self.keep if y == answer else self.other for y in categories))
+
+    def table(self) -> Table[int, int]:
+        """The same as a matrix."""
+        return Table(tuple(self.law(x).masses for x in range(self.size)))
+
+    def bound(self, distance: Distance) -> Bound:
+        if distance.is_zero:
+            return FREE
+        return Bound(epsilon=numbers.round_up(numbers.log(self.ratio).high, 64))
+
+    def estimate(self, counts: Sequence[int], *, tail: Fraction = Fraction(1, 20)) -> tuple[Estimate, ...]:
+        """The share of each category among the people, from how often each was reported.
+
+        >>> no, yes = RandomizedResponse.two_coins().estimate([600, 400])
+        >>> yes.share, yes.fixed_error, yes.sampled_error  # 2 * 0.4 - 1/2
+        (Fraction(3, 10), 0.027386127875258306, 0.030983866769659335)
+        """
+        if len(counts) != self.size or min(counts, default=0) < 0 or sum(counts) == 0:
+            raise InvalidParameter("counts", list(counts), f"give {self.size} counts of reports, not all 0")
+        if self.ratio == 1:
+            raise InvalidParameter("keep", self.keep, "reports that ignore the truth estimate nothing")
+        return tuple(self._estimated(count, sum(counts), rational("tail", tail)) for count in counts)
+
+    def _estimated(self, count: int, people: int, tail: Fraction) -> Estimate:
+        slope = self.keep - self.other
+
+        def share(observed: Fraction) -> Fraction:
+            return (observed - self.other) / slope
+
+        low, high = proportion(count, people, float(tail))
+        estimate = share(Fraction(count, people))
+        inside = min(max(estimate, Fraction(0)), Fraction(1))
+        return Estimate(
+            share=estimate,
+            low=max(0.0, float(share(Fraction(low)))),
+            high=min(1.0, float(share(Fraction(high)))),
+            fixed_error=math.sqrt(self.variance(share=inside, people=people)),
+            sampled_error=math.sqrt(
+                self.variance(share=inside, people=people) + inside * (1 - inside) / people
+            ),
+        )
+
+    def variance(self, *, share: Fraction, people: int) -> Fraction:
+        """The variance of the estimated share over the coins, for a fixed set of people.
+
+        If the people are themselves a random sample of a population, add share (1 - share) / people.
+
+        >>> RandomizedResponse.two_coins().variance(share=Fraction(3, 10), people=1000)  # 3 / (4 n)
+        Fraction(3, 4000)
+        """
+        if people < 1:
+            raise InvalidParameter("people", people, "give the number of reports, at least 1")
+        told, heard = self.keep * (1 - self.keep), self.other * (1 - self.other)
+        return (share * told + (1 - share) * heard) / (self.keep - self.other) ** 2 / people
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimated share of people, unbiased and therefore not clipped; the interval is inside 0 .. 1.
+
+    `fixed_error` is the standard error for the people who were asked, `sampled_error` for a population of
+    which they are a random sample (both readings occur in textbooks, and they differ). The interval covers
+    under both: reports are independent, so their sum is no wider than a binomial with the same mean
+    (Hoeffding, 1956, theorem 4), for which it is that of Clopper and Pearson.
+    """
+
+    share: Fraction
+    low: float
+    high: float
+    fixed_error: float
+    sampled_error: float
+
+
+def proportion(count: int, people: int, tail: float) -> tuple[float, float]:
+    """The Clopper-Pearson interval of a binomial proportion, missing at most `tail`.
+
+    >>> [round(end, 6) for end in proportion(400, 1000, 0.05)]
+    [0.369469, 0.431122]
+    """
+    low = 0.0 if count == 0 else _beta_quantile(tail / 2, count, people - count + 1)
+    high = 1.0 if count == people else _beta_quantile(1 - tail / 2, count + 1, people - count)
+    return low, high
+
+
+def _beta_quantile(probability: float, a: float, b: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _beta_cdf(middle, a, b) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_cdf(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    tiny = 1e-300
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
+    result = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for step in (even, odd):
+            d = 1 / (1 + step * d or tiny)
+            c = 1 + step / c or tiny
+            result *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * result / a

@@ -1,0 +1,399 @@
+"""Choosing one of many candidates by a private score, when adding noise to the answer makes no sense.
+
+All of them draw with coins that fall with probability exp(-x) for rational x: no weight is ever a float, so
+the probabilities are the textbook's exactly. Scores are integers or fractions; a million candidates are fine.
+
+It rests on McSherry and Talwar (2007) for the exponential mechanism, McKenna and Sheldon (2020) for permute
+and flip, Dwork and Roth (2014, claim 3.9) for noisy maxima, Durfee and Rogers (2019) for the top k from one
+draw, Cesar and Rogers (2021) for the zCDP of the exponential mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import bulk, numbers, samplers
+from sfumato.exact.numbers import Interval
+from sfumato.mechanisms.mechanism import (
+    BULK_PAYS,
+    Bound,
+    Distance,
+    Law,
+    Mechanism,
+    Vector,
+    rational,
+    set_fields,
+)
+from sfumato.mechanisms.noise import FREE, DiscreteLaplace
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from sfumato.exact.bulk import Ints
+    from sfumato.exact.coins import Coins
+
+Scores = Sequence[int | Fraction] | NDArray[np.int64]
+BLOCK = 1 << 16  # candidates tried at a time
+WINDOW = Fraction(1, 1 << 60)  # tail left out, and accounted for, when a noisy maximum's mass is bounded
+
+
+@dataclass(frozen=True)
+class Costs:
+    """How far each candidate lies below the best, in units of the scale: `numerators` / `denominator`."""
+
+    numerators: Ints
+    denominator: int
+
+    @classmethod
+    def of(cls, scores: Scores, scale: Fraction) -> Costs:
+        """The costs of scores. Nothing here depends on how fine the scores are: exp(-x) is exact for any."""
+        if len(scores) == 0:
+            raise InvalidParameter(
+                "scores", "no candidates", "give a score for each of at least one candidate"
+            )
+        if isinstance(scores, np.ndarray):
+            if scores.dtype.kind not in "iu" or scores.ndim != 1:
+                raise InvalidParameter("scores", f"an array of {scores.dtype}", "give integers or Fractions")
+            whole: Ints = scores.astype(np.object_) if _spread(scores) else scores.astype(np.int64)
+            unit = 1
+        else:
+            if not all(isinstance(score, (int, Fraction)) for score in scores):
+                raise InvalidParameter("scores", "other than exact numbers", "give integers or Fractions")
+            unit = math.lcm(*{score.denominator for score in scores})
+            listed = [score.numerator * (unit // score.denominator) for score in scores]
+            wide = max(map(abs, listed)) >= 1 << 62
+            whole = np.array(listed, dtype=np.object_) if wide else np.array(listed, dtype=np.int64)
+        gaps: Ints = whole.max() - whole
+        # gap / (unit scale) = gap q / (unit p) for scale p/q
+        factor, denominator = scale.denominator, unit * scale.numerator
+        if gaps.dtype == np.int64 and int(gaps.max()) * factor >= 1 << 62:
+            gaps = gaps.astype(np.object_)
+        return cls(gaps * factor, denominator)
+
+    def __len__(self) -> int:
+        return len(self.numerators)
+
+    def flips(self, chosen: NDArray[np.int64], coins: Coins) -> NDArray[np.bool_]:
+        """A coin for each of these candidates that falls with probability exp(-cost)."""
+        if len(chosen) < BULK_PAYS:
+            picked = self.numerators[chosen].tolist()
+            flipped = [samplers.bernoulli_exp(n, self.denominator, coins) for n in picked]
+            return np.array(flipped, dtype=np.bool_)
+        return bulk.bernoulli_exp(self.numerators[chosen], self.denominator, coins)
+
+    def chance(self, i: int) -> Interval:
+        """exp(-cost) of candidate i."""
+        return numbers.exp(-Fraction(int(self.numerators[i]), self.denominator))
+
+    @cached_property
+    def total(self) -> Interval:
+        """The sum of exp(-cost) over all candidates."""
+        values, counts = np.unique(self.numerators, return_counts=True)
+        parts = (
+            numbers.exp(-Fraction(int(v), self.denominator)) * int(c)
+            for v, c in zip(values, counts, strict=True)
+        )
+        return sum(parts, start=Interval(Fraction(0), Fraction(0))).narrowed()
+
+    def without(self, i: int) -> Costs:
+        """The costs when candidate i is gone: the best of the others costs nothing."""
+        rest = np.delete(self.numerators, i)
+        return Costs(rest - rest.min(), self.denominator)
+
+
+def _spread(scores: NDArray[np.int64]) -> bool:
+    return bool(int(scores.max()) - int(scores.min()) >= 1 << 62 or int(scores.max()) >= 1 << 62)
+
+
+# The laws ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax(Law[int]):
+    """Candidate i with probability proportional to exp(-cost of i)."""
+
+    costs: Costs
+
+    def draw(self, coins: Coins) -> int:
+        size, block = len(self.costs), 16
+        while True:  # a uniform candidate is kept with probability exp(-cost): the first that is kept
+            tried = _some(size, block, coins)
+            kept = np.flatnonzero(self.costs.flips(tried, coins))
+            if len(kept):
+                return int(tried[kept[0]])
+            block = min(8 * block, BLOCK)
+
+    def log_mass(self, y: int) -> Interval:
+        cost = Fraction(int(self.costs.numerators[y]), self.costs.denominator)
+        return -numbers.log_of(self.costs.total) - cost
+
+
+def _some(size: int, count: int, coins: Coins) -> NDArray[np.int64]:
+    if count < BULK_PAYS:
+        return np.array([coins.below(size) for _ in range(count)], dtype=np.int64)
+    return bulk.below(size, count, coins)
+
+
+@dataclass(frozen=True, slots=True)
+class Flipped(Law[int]):
+    """One of the candidates whose coin exp(-cost) fell, evenly.
+
+    In a random order, take the first whose coin falls: since the order has nothing to do with the coins, that
+    is any of those whose coins fall, with equal chance. The best one's coin always falls.
+    """
+
+    costs: Costs
+
+    def draw(self, coins: Coins) -> int:
+        fell = np.flatnonzero(self.costs.flips(np.arange(len(self.costs)), coins))
+        return int(fell[coins.below(len(fell))])
+
+    def log_mass(self, y: int) -> Interval:
+        """P(its coin falls) times the mean of 1 / (1 + how many others fell); quadratic in the candidates."""
+        others = [Interval(Fraction(1), Fraction(1))]  # others[n]: the probability that n of the others fell
+        for j in range(len(self.costs)):
+            if j != y:
+                falls = self.costs.chance(j)
+                stays = 1 - falls
+                raised = [Interval(Fraction(0), Fraction(0)), *(p * falls for p in others)]
+                others = [(a + b * stays).narrowed() for a, b in zip(raised, [*others, NEVER], strict=True)]
+        mean = sum((p / (n + 1) for n, p in enumerate(others)), start=NEVER)
+        return numbers.log_of((self.costs.chance(y) * mean).narrowed())
+
+
+NEVER = Interval(Fraction(0), Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Noisiest(Law[int]):
+    """The candidate whose score plus noise is the largest; of equal ones the first."""
+
+    noise: DiscreteLaplace
+    scores: Vector
+
+    def draw(self, coins: Coins) -> int:
+        if len(self.scores) < BULK_PAYS:
+            noisy = [score + self.noise.draw(coins) for score in self.scores]
+            return noisy.index(max(noisy))
+        noise = self.noise.draws(coins, len(self.scores))
+        wide = (
+            noise.dtype == np.object_
+            or max(map(abs, self.scores)) >= 1 << 61
+            or int(abs(noise).max()) >= 1 << 61
+        )
+        kind = np.object_ if wide else np.int64
+        return int(np.argmax(np.array(self.scores, dtype=kind) + noise.astype(kind)))
+
+    def log_mass(self, y: int) -> Interval:
+        """The sum over its noise k of P(k) times the chance that every other one stays below."""
+        low = high = Fraction(0)
+        for k in self.noise.window(WINDOW):
+            mass = self.noise.cdf(k) - self.noise.cdf(k - 1)
+            for j, score in enumerate(self.scores):
+                if j != y:
+                    mass = (mass * self.noise.cdf(k + self.scores[y] - score - (j < y))).narrowed()
+            low, high = low + max(mass.low, Fraction(0)), high + mass.high
+        return numbers.log_of(Interval(low, high + WINDOW))
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled(Law[Vector]):
+    """`count` different candidates in order: each time the softmax law among those that are left."""
+
+    costs: Costs
+    count: int
+
+    def draw(self, coins: Coins) -> Vector:
+        left, costs = np.arange(len(self.costs)), self.costs
+        chosen: list[int] = []
+        while len(chosen) < self.count:
+            i = Softmax(costs).draw(coins)
+            chosen.append(int(left[i]))
+            if len(chosen) < self.count:
+                left, costs = np.delete(left, i), costs.without(i)
+        return tuple(chosen)
+
+    def log_mass(self, y: Vector) -> Interval:
+        left, costs, total = list(range(len(self.costs))), self.costs, numbers.log(1)
+        for n, chosen in enumerate(y):
+            i = left.index(chosen)
+            total = total + Softmax(costs).log_mass(i)
+            if n + 1 < len(y):
+                del left[i]
+                costs = costs.without(i)
+        return total
+
+
+# The mechanisms ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection(Mechanism[Scores, int]):
+    """A candidate's number, chosen by scores that neighbours change by at most linf each.
+
+    `monotone` says that one person moves all scores the same way, as counts do; it halves the price. Set it
+    only where that holds for every pair of neighbours.
+    """
+
+    scale: Fraction
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        set_fields(self, scale=rational("scale", self.scale))
+
+    @classmethod
+    def at(cls, *, epsilon: Fraction, distance: Distance, monotone: bool = False) -> Self:
+        """The one that costs `epsilon` at this distance.
+
+        >>> Exponential.at(epsilon=Fraction(1, 2), distance=Distance(linf=Fraction(1))).scale
+        Fraction(4, 1)
+        """
+        return cls(scale=_scale(epsilon, distance, monotone), monotone=monotone)
+
+    @abstractmethod
+    def law(self, answer: Scores) -> Law[int]:
+        """The law of the chosen candidate."""
+
+    def bound(self, distance: Distance) -> Bound:
+        if distance.is_zero:
+            return FREE
+        return Bound(epsilon=_price(self.scale, distance, self.monotone))
+
+
+def _price(scale: Fraction, distance: Distance, monotone: bool) -> Fraction | None:
+    return None if distance.linf is None else (1 if monotone else 2) * distance.linf / scale
+
+
+def _scale(epsilon: Fraction, distance: Distance, monotone: bool) -> Fraction:
+    scale = _price(rational("epsilon", epsilon), distance, monotone)  # epsilon scale = 1 or 2 linf
+    if scale is None:
+        raise InvalidParameter(
+            "distance", "linf unknown", "give how much one person can change a score: linf"
+        )
+    if scale == 0:
+        raise InvalidParameter("distance", 0, "nothing can change, so choose the best without noise")
+    return scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponential(Selection):
+    """Candidate i with probability proportional to exp(score_i / scale).
+
+    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone), and epsilon^2/8-zCDP.
+    Proof: docs/explanation/selection.md#the-exponential-mechanism.
+
+    >>> ballot = Exponential.at(epsilon=Fraction(5), distance=Distance(linf=Fraction(1))).law([4, 3, 3])
+    >>> [round(float(numbers.exp(ballot.log_mass(i).low).low), 6) for i in range(3)]
+    [0.858981, 0.070509, 0.070509]
+    """
+
+    name: ClassVar[str] = "exponential"
+
+    def law(self, answer: Scores) -> Softmax:
+        return Softmax(Costs.of(answer, self.scale))
+
+    def bound(self, distance: Distance) -> Bound:
+        epsilon = None if distance.is_zero else _price(self.scale, distance, self.monotone)
+        return FREE if distance.is_zero else Bound(epsilon=epsilon, rho=_range_rho(epsilon))
+
+
+def _range_rho(epsilon: Fraction | None) -> Fraction | None:
+    """The losses of all outputs lie within a range of epsilon: epsilon^2/8-zCDP (Cesar and Rogers, 2021)."""
+    return None if epsilon is None else epsilon**2 / 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermuteAndFlip(Selection):
+    """In random order, take the first candidate whose coin exp(-(best - score) / scale) falls.
+
+    Its expected score is never below that of the exponential mechanism at the same epsilon, and up to twice
+    as close to the best. The same as the largest score plus exponential noise (Ding et al., 2021).
+
+    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone).
+    Proof: docs/explanation/selection.md#permute-and-flip.
+    """
+
+    name: ClassVar[str] = "permute and flip"
+
+    def law(self, answer: Scores) -> Flipped:
+        return Flipped(Costs.of(answer, self.scale))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyMax(Selection):
+    """The candidate whose integer score plus geometric noise is the largest; of equal ones the first.
+
+    Only the winner's number is released, so its price is that of one count, whatever the number of
+    candidates and however many of them a person supports.
+
+    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone).
+    Proof: docs/explanation/selection.md#report-noisy-max.
+    """
+
+    name: ClassVar[str] = "noisy max"
+
+    def law(self, answer: Scores) -> Noisiest:
+        listed = answer.tolist() if isinstance(answer, np.ndarray) else answer
+        scores = tuple(score for score in listed if isinstance(score, int))
+        if len(answer) == 0:
+            raise InvalidParameter(
+                "scores", "no candidates", "give a score for each of at least one candidate"
+            )
+        if len(scores) < len(answer):
+            # on a grid that depends on the scores the ties, and so the law, would depend on it too
+            raise InvalidParameter(
+                "scores", "other than whole numbers", "put them on a public grid of integers"
+            )
+        return Noisiest(DiscreteLaplace(scale=self.scale), scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopK(Mechanism[Scores, Vector]):
+    """The `count` best candidates in order, as if Gumbel noise had been added once and the largest taken.
+
+    Guarantee: pure DP, epsilon = count times that of one choice, 2 linf / scale; zCDP, count times its eighth
+    of a square. Proof: docs/explanation/selection.md#top-k-in-one-shot (Durfee and Rogers, 2019).
+
+    >>> top = TopK.at(count=3, epsilon=Fraction(1), distance=Distance(linf=Fraction(1)))
+    >>> top.scale, top.bound(Distance(linf=Fraction(1))).rho
+    (Fraction(6, 1), Fraction(1, 24))
+    """
+
+    name: ClassVar[str] = "top k"
+    scale: Fraction
+    count: int
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        set_fields(self, scale=rational("scale", self.scale))
+        if self.count < 1:
+            raise InvalidParameter("count", self.count, "give how many candidates to choose, at least 1")
+
+    @classmethod
+    def at(cls, *, count: int, epsilon: Fraction, distance: Distance, monotone: bool = False) -> TopK:
+        """The one that costs `epsilon` in all at this distance."""
+        return cls(scale=_scale(epsilon, distance, monotone) * count, count=count, monotone=monotone)
+
+    def law(self, answer: Scores) -> Peeled:
+        if len(answer) < self.count:
+            raise InvalidParameter("count", self.count, f"there are only {len(answer)} candidates")
+        return Peeled(Costs.of(answer, self.scale), self.count)
+
+    def bound(self, distance: Distance) -> Bound:
+        if distance.is_zero:
+            return FREE
+        each = _price(self.scale, distance, self.monotone)
+        rho = _range_rho(each)
+        return Bound(
+            epsilon=None if each is None else each * self.count, rho=None if rho is None else rho * self.count
+        )
