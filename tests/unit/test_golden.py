@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import product
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sfumato.exact import numbers
-from sfumato.exact.numbers import Interval
 from sfumato.mechanisms import (
     Distance,
     Exponential,
@@ -30,13 +30,16 @@ from sfumato.mechanisms import (
 from sfumato.mechanisms.noise import DiscreteLaplace
 from sfumato.mechanisms.reals import Ends
 
+if TYPE_CHECKING:
+    from sfumato.exact.numbers import Interval
+
 F = Fraction
 HEIGHTS = range(50, 251)
 ONE = Distance(l0=1, linf=F(1))
 
 
 def middle(interval: Interval) -> float:
-    assert interval.high - interval.low < F(1, 10**15) * max(1, abs(interval.high))
+    assert interval.high - interval.low < F(1, 10**15) * (1 + abs(interval.high))
     return float(interval.low)
 
 
@@ -58,7 +61,7 @@ def test_a1_changing_a_value_costs_twice_what_adding_or_removing_costs() -> None
 
 def test_a2_the_bayesian_bound_with_two_epsilon_does_not_imply_epsilon_privacy() -> None:
     """Posterior <= e^(2 eps) prior for all priors gives 2 eps-privacy only: the slide's "iff" is wrong."""
-    table = Table(((F(4, 5), F(1, 5)), (F(1, 5), F(4, 5))))  # exactly ln 4 = 2 ln 2
+    table: Table[int, int] = Table(((F(4, 5), F(1, 5)), (F(1, 5), F(4, 5))))  # exactly ln 4 = 2 ln 2
     squared = F(2) ** 2  # e^(2 eps) with eps = ln 2
     for prior in (F(1, 1000), F(1, 10), F(1, 2), F(9, 10)):
         assert meaning.largest_gain(table, {0: prior, 1: 1 - prior}) <= squared
@@ -68,7 +71,7 @@ def test_a2_the_bayesian_bound_with_two_epsilon_does_not_imply_epsilon_privacy()
 
 
 def test_a2_the_true_equivalence_is_with_one_epsilon_and_replacement() -> None:
-    """sup over priors of posterior / prior = the worst ratio: approached as the prior vanishes, never passed."""
+    """sup over priors of posterior / prior is the worst ratio: approached as the prior vanishes."""
     for table in (
         RandomizedResponse(keep=F(2, 3), size=3).table(),
         Table.renormalised(ratio=F(1, 2), size=3),
@@ -256,7 +259,7 @@ def test_b13_a_group_of_k_costs_k_epsilon() -> None:
 
 
 def test_b25_each_of_two_parties_needs_only_the_noise_of_its_own_count() -> None:
-    """One row changes one party's count by 1, so scale 1/eps is eps-private; the slide's 2/eps over-noises."""
+    """One row changes one party's count by 1, so scale 1/eps will do; the slide's 2/eps over-noises."""
     own, slide = DiscreteLaplace(scale=F(1000)), DiscreteLaplace(scale=F(2000))
     assert Geometric(scale=F(1000)).bound(ONE).epsilon == F(1, 1000)
     assert Geometric(scale=F(2000)).bound(ONE).epsilon == F(1, 2000)
@@ -303,7 +306,7 @@ def test_c5_renormalising_costs_ln_sixteen_sevenths_and_truncating_ln_two() -> N
 def density(answer: Fraction, z: Fraction, epsilon: Fraction, distance: Fraction, bits: int = 30) -> float:
     """The mass of a grid point over the step: what the density is on the reals, but for a 2^-bits-th."""
     law = laplace(scale=distance / epsilon, bits=bits).law((answer,))
-    return math.exp(middle(law.log_mass((z,)))) * 2**bits
+    return math.exp(middle(law.log_mass((z,)))) * float(1 << bits)
 
 
 def test_d1_the_laplace_density_and_its_ratios() -> None:
@@ -382,7 +385,7 @@ def test_d8_the_truncated_percentile_has_atoms_at_both_ends() -> None:
     assert math.exp(middle(top.log_mass(100 << bits))) == pytest.approx(0.18393972, abs=5e-8)
 
 
-# G: randomized response --------------------------------------------------------------------------------------
+# G: randomized response --------------------------------------------------------------------------------
 
 
 def test_g1_two_coins_give_three_quarters_and_ln_three() -> None:
