@@ -8,6 +8,7 @@ far below a factor of ten (ALARM leaves that room).
 
 from __future__ import annotations
 
+import math
 import random
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,23 +18,32 @@ import pytest
 from scipy import stats
 from tests.support import Row, answer, opened, wild_table
 
-from sfumato.exact import bulk, numbers, samplers
+from sfumato.exact import bulk
 from sfumato.exact.coins import SystemCoins
-from sfumato.mechanisms import DiscreteLaplace
+from sfumato.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Exponential,
+    NoisyMax,
+    PermuteAndFlip,
+    Stairs,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from sfumato.mechanisms import Line, Selection
 
 ALARM = 1e-10  # 1e-9 and a factor of ten for the approximation of the tail
 SIZE = 200_000
 BINS = 40
 
 
-def laplace_p_value(draws: list[int], scale: Fraction) -> float:
-    """Chi-square of |draws| and signs in bins of about equal mass under the discrete Laplace law."""
-    law = DiscreteLaplace(scale=scale)
+def p_value(draws: list[int], law: Line) -> float:
+    """Chi-square of |draws| in bins of about equal mass under a symmetric law."""
     edges: list[int] = []
     for i in range(1, BINS):
         edge = law.window(1 - Fraction(i, BINS))[-1]
@@ -58,42 +68,117 @@ def merge(
     return thick_counts, thick_expected
 
 
-@pytest.mark.parametrize(
-    "scale", [Fraction(1, 2), Fraction(7, 3), Fraction(10), Fraction(2**40), Fraction(2**66, 3)]
-)
-def test_bulk_laplace_fits_and_the_test_can_fail(scale: Fraction) -> None:
-    size = SIZE if scale < 2**60 else 20_000
-    draws = bulk.discrete_laplace(scale, size, SystemCoins()).tolist()
-    assert laplace_p_value(draws, scale) > ALARM
-    assert laplace_p_value(draws, scale * Fraction(6, 5)) < ALARM  # too wide a law is caught
-    assert laplace_p_value(draws, scale * Fraction(4, 5)) < ALARM  # too narrow a law is caught
+def check(draws: list[int], law: Callable[[Fraction], Line], scale: Fraction) -> None:
+    """The draws fit the law, fit neither a wider nor a narrower one, and their signs are fair."""
+    assert p_value(draws, law(scale)) > ALARM
+    assert p_value(draws, law(scale * Fraction(6, 5))) < ALARM  # too wide a law is caught
+    assert p_value(draws, law(scale * Fraction(4, 5))) < ALARM  # too narrow a law is caught
     negative = sum(y < 0 for y in draws)
     nonzero = sum(y != 0 for y in draws)
-    assert stats.binomtest(negative, nonzero, 0.5).pvalue > ALARM  # signs are fair
+    assert stats.binomtest(negative, nonzero, 0.5).pvalue > ALARM
 
 
-def test_single_laplace_draws_fit_and_the_test_can_fail() -> None:
-    draws = [samplers.discrete_laplace(Fraction(50), SystemCoins()) for _ in range(20_000)]
-    assert laplace_p_value(draws, Fraction(50)) > ALARM
-    assert laplace_p_value(draws, Fraction(60)) < ALARM
-    assert laplace_p_value(draws, Fraction(40)) < ALARM
+def laplace(scale: Fraction) -> Line:
+    return DiscreteLaplace(scale=scale)
 
 
-def gaussian_p_value(draws: list[int], variance: Fraction) -> float:
-    reach = 12 * int(variance**0.5 + 1)
-    weights = np.array([float(numbers.exp(-Fraction(y * y) / (2 * variance)).low) for y in range(reach)])
-    masses = np.concatenate([weights[:1], 2 * weights[1:]]) / (weights[0] + 2 * weights[1:].sum())
-    found = np.bincount(np.abs(np.array(draws)), minlength=reach)[:reach].astype(np.int64)
-    counts, expected = merge(found, len(draws) * masses, len(draws) * masses >= 500)
-    return float(stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), len(expected) - 1))
+def gauss(scale: Fraction) -> Line:
+    return DiscreteGaussian(parameter=scale**2)
 
 
-@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(4), Fraction(100)])
-def test_bulk_gaussian_fits_and_the_test_can_fail(variance: Fraction) -> None:
-    draws = bulk.discrete_gaussian(variance, SIZE, SystemCoins()).tolist()
-    assert gaussian_p_value(draws, variance) > ALARM
-    assert gaussian_p_value(draws, variance * Fraction(6, 5)) < ALARM
-    assert gaussian_p_value(draws, variance * Fraction(4, 5)) < ALARM
+# narrow laws looked up whole, laws that are split, laws wider than int64
+SCALES = [
+    Fraction(1, 2),
+    Fraction(10),
+    Fraction(100, 3),
+    Fraction(2**16),
+    Fraction(2**40),
+    Fraction(2**66, 3),
+]
+
+
+@pytest.mark.parametrize("law", [laplace, gauss])
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_bulk_draws_fit_and_the_test_can_fail(
+    law: Callable[[Fraction], Line], scale: Fraction, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "COMPILED_PAYS", 1 if compiled else 10**9)
+    size = SIZE if scale < 2**60 else 20_000
+    check(law(scale).draws(SystemCoins(), size).tolist(), law, scale)
+
+
+def test_the_narrowest_noise_is_zero_as_often_as_it_should_be() -> None:
+    """At scale 1/8 nearly all draws are 0: P(Y != 0) = 2a/(1+a), a = e^-8, and a million tell."""
+    drawn = laplace(Fraction(1, 8)).draws(SystemCoins(), 1_000_000)
+    a = math.exp(-8)
+    moved = int((drawn != 0).sum())
+    assert stats.binomtest(moved, len(drawn), 2 * a / (1 + a)).pvalue > 1e-9
+    assert stats.binomtest(moved, len(drawn), 2 * math.exp(-7)).pvalue < 1e-9
+    assert stats.binomtest(moved, len(drawn), 2 * math.exp(-9)).pvalue < 1e-9
+
+
+@pytest.mark.parametrize("law", [laplace, gauss])
+def test_single_draws_fit_and_the_test_can_fail(law: Callable[[Fraction], Line]) -> None:
+    coins, scale = SystemCoins(), Fraction(50)
+    check([law(scale).draw(coins) for _ in range(20_000)], law, scale)
+
+
+def test_staircase_draws_fit_and_the_test_can_fail() -> None:
+    def stairs(scale: Fraction) -> Line:
+        return Stairs(epsilon=1 / scale, width=20, flat=7)
+
+    check(stairs(Fraction(3)).draws(SystemCoins(), SIZE).tolist(), stairs, Fraction(3))
+    coins = SystemCoins()
+    check([stairs(Fraction(3)).draw(coins) for _ in range(20_000)], stairs, Fraction(3))
+
+
+def softmax(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+    total: NDArray[np.float64] = chances / chances.sum()
+    return total
+
+
+def flipped(chances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Permute and flip: a coin that falls, times the mean of 1 / (1 + how many of the others fell)."""
+    masses = []
+    for i, chance in enumerate(chances):
+        others = np.ones(1)
+        for other in np.delete(chances, i):
+            others = np.convolve(others, [1 - other, other])
+        masses.append(chance * (others / np.arange(1, len(others) + 1)).sum())
+    return np.array(masses)
+
+
+@pytest.mark.parametrize(("kind", "masses"), [(Exponential, softmax), (PermuteAndFlip, flipped)])
+def test_choices_among_many_fit_and_the_test_can_fail(
+    kind: type[Selection], masses: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> None:
+    """150 candidates: the bulk path of both, whose law a walk cannot reach."""
+    scores = np.array([20 - i // 5 if i < 100 else 0 for i in range(150)])
+    law = kind(scale=Fraction(3)).law(scores)
+    coins, counts = SystemCoins(), np.zeros(len(scores), dtype=np.int64)
+    for _ in range(20_000):
+        counts[law.draw(coins)] += 1
+
+    def p_value(scale: float) -> float:
+        expected = counts.sum() * masses(np.exp((scores - 20) / scale))
+        found, expected = merge(counts, expected, expected >= 100)
+        return float(stats.chi2.sf(((found - expected) ** 2 / expected).sum(), len(expected) - 1))
+
+    assert p_value(3) > ALARM
+    assert p_value(3.6) < ALARM
+    assert p_value(2.4) < ALARM
+
+
+def test_noisy_maxima_among_many_fit_and_the_test_can_fail() -> None:
+    """Of 120 candidates two matter; what the others weigh is below 10^-12."""
+    scores = [3, 0] + [-200] * 118
+    coins, law = SystemCoins(), NoisyMax(scale=Fraction(4)).law(scores)
+    won = sum(law.draw(coins) == 0 for _ in range(20_000))
+    share = math.exp(float(NoisyMax(scale=Fraction(4)).law([3, 0]).log_mass(0).low))
+    assert stats.binomtest(won, 20_000, share).pvalue > ALARM
+    assert stats.binomtest(won, 20_000, share + 0.03).pvalue < ALARM
+    assert stats.binomtest(won, 20_000, share - 0.03).pvalue < ALARM
 
 
 def test_bulk_integers_below_n_are_uniform() -> None:

@@ -93,20 +93,27 @@ def _window(law: DiscreteLaplace | DiscreteGaussian, tail: Fraction) -> range:
     """The smallest range around 0 that leaves at most tail/2 on either side: guessed, then settled."""
     if not 0 < tail < 1:
         raise InvalidParameter("tail", tail, "take a probability strictly between 0 and 1")
-    spread = math.sqrt(law.variance)
-    if not spread < 1 << 48:  # a float guess would be off by many steps
-        return Line.window(law, tail)
-    low, high = 0.0, spread * 40 + 2
+    low, high = 0.0, math.sqrt(law.variance) * 40 + 2
     for _ in range(60):
         middle = (low + high) / 2
         beyond = float(law.tails(np.array([math.floor(middle)], dtype=np.float64))[0])
         low, high = (low, middle) if beyond <= float(tail) / 2 else (middle, high)
-    radius = max(0, math.floor(high))
-    while 1 - law.cdf(radius).low > tail / 2:
-        radius += 1
-    while radius > 0 and 1 - law.cdf(radius - 1).low <= tail / 2:
-        radius -= 1
-    return range(-radius, radius + 1)
+    guess = math.floor(high)
+
+    def enough(radius: int) -> bool:
+        return radius >= 0 and 1 - law.cdf(radius).low <= tail / 2
+
+    # the guess is off by a few units of a float's last place: gallop to a bracket, then bisect
+    step = 1 + guess // 10**13
+    inside, outside = (guess - step, guess) if enough(guess) else (guess, guess + step)
+    while enough(inside):
+        inside, outside, step = inside - 2 * step, inside, 2 * step
+    while not enough(outside):
+        inside, outside, step = outside, outside + 2 * step, 2 * step
+    while outside - inside > 1:
+        between = (inside + outside) // 2
+        inside, outside = (inside, between) if enough(between) else (between, outside)
+    return range(-outside, outside + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
 
 Scores = Sequence[int | Fraction] | NDArray[np.int64]
-BLOCK = 1 << 16  # candidates tried at a time
+FEW = 16  # attempts one by one, before they are made in blocks
+BLOCK = 1 << 16  # the largest block
 WINDOW = Fraction(1, 1 << 60)  # tail left out, and accounted for, when a noisy maximum's mass is bounded
 
 
@@ -125,23 +126,26 @@ class Softmax(Law[int]):
     costs: Costs
 
     def draw(self, coins: Coins) -> int:
-        size, block = len(self.costs), 16
-        while True:  # a uniform candidate is kept with probability exp(-cost): the first that is kept
-            tried = _some(size, block, coins)
+        for _ in range(FEW):
+            if (found := self.attempt(coins)) is not None:
+                return found
+        block = BULK_PAYS
+        while True:  # the same attempts, many at a time: the first that succeeds
+            tried = bulk.below(len(self.costs), block, coins)
             kept = np.flatnonzero(self.costs.flips(tried, coins))
             if len(kept):
                 return int(tried[kept[0]])
             block = min(8 * block, BLOCK)
 
+    def attempt(self, coins: Coins) -> int | None:
+        """Any candidate, kept with probability exp(-cost)."""
+        tried = coins.below(len(self.costs))
+        kept = samplers.bernoulli_exp(int(self.costs.numerators[tried]), self.costs.denominator, coins)
+        return tried if kept else None
+
     def log_mass(self, y: int) -> Interval:
         cost = Fraction(int(self.costs.numerators[y]), self.costs.denominator)
         return -numbers.log_of(self.costs.total) - cost
-
-
-def _some(size: int, count: int, coins: Coins) -> NDArray[np.int64]:
-    if count < BULK_PAYS:
-        return np.array([coins.below(size) for _ in range(count)], dtype=np.int64)
-    return bulk.below(size, count, coins)
 
 
 @dataclass(frozen=True, slots=True)

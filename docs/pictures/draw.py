@@ -1,0 +1,438 @@
+"""Draws the pictures of the docs: `python docs/pictures/draw.py` writes them beside itself.
+
+Every number comes from the exact laws of the library and becomes a float only to be drawn. Coordinates keep
+one decimal and coins are seeded, so the bytes are the same on every machine and a test can compare them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import sfumato.mechanisms as dp
+from sfumato.exact import numbers, samplers
+from sfumato.exact.coins import Tape
+from sfumato.mechanisms import accuracy as theorems
+from sfumato.mechanisms import meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Y = TypeVar("Y")
+Point = tuple[float, float]
+
+PAPER, PALE, BLUE, SKY = "#fbfaf7", "#e8eef7", "#33507a", "#8aa3c8"
+GOLD, BROWN, INK, GREY, RULE = "#d9a441", "#7a5a16", "#22303f", "#57555c", "#d8d5cd"
+ONE = dp.Distance(l0=1, linf=Fraction(1))
+STEPS = [(0, 1), (1, 2)]  # the neighbours among 0, 1, 2
+
+
+# Drawing: every helper returns SVG text ------------------------------------------------------------------
+
+
+def svg(height: int, title: str, caption: str, *parts: str) -> str:
+    """A picture on paper of its own, so that it reads the same on white and on dark pages."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" width="720" role="img" '
+        f'font-family="system-ui, sans-serif" font-size="13">\n<title>{escape(title)}</title>\n'
+        f"<desc>{escape(caption)}</desc>\n"
+    )
+    words = label((24, 32), title, INK, "start", 16, bold=True), note((24, height - 18), caption)
+    return head + "\n".join((box(0, 0, 720, height, PAPER), *words, *parts)) + "\n</svg>\n"
+
+
+def number(x: float) -> str:
+    # rounded twice: values that only a machine's last bit keeps apart fall on the same decimal
+    return f"{round(round(x, 6), 1) + 0:g}"
+
+
+def label(
+    at: Point, text: str, colour: str = INK, anchor: str = "middle", size: int = 13, bold: bool = False
+) -> str:
+    style = f'text-anchor="{anchor}" fill="{colour}"' + f' font-size="{size}"' * (size != 13)
+    style += ' font-weight="600"' * bold
+    return f'<text x="{number(at[0])}" y="{number(at[1])}" {style}>{escape(text)}</text>'
+
+
+def bold(at: Point, text: str, colour: str = INK) -> str:
+    return label(at, text, colour, "start", bold=True)
+
+
+def note(at: Point, *lines: str, colour: str = GREY) -> str:
+    return "\n".join(label((at[0], at[1] + 18 * i), text, colour, "start") for i, text in enumerate(lines))
+
+
+def box(x: float, y: float, wide: float, high: float, fill: str, edge: str = "") -> str:
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(wide)}" height="{number(high)}"'
+    return f'<rect {place} fill="{fill}"' + f' stroke="{edge}" stroke-width="3"' * bool(edge) + "/>"
+
+
+def line(points: Iterable[Point], colour: str = INK, thick: int = 1, dash: str = "") -> str:
+    path = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+    dashes = f' stroke-dasharray="{dash}"' * bool(dash)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{thick}"{dashes}/>'
+
+
+def dots(points: Iterable[Point], colour: str, size: int) -> str:
+    path = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+    return f'<path d="{path}" stroke="{colour}" stroke-width="{size}" stroke-linecap="round"/>'
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A rectangle of paper (left, top, width, height) and the numbers at its edges."""
+
+    place: tuple[float, float, float, float]
+    x: Point
+    y: Point
+    log_x: bool = False
+    log_y: bool = False
+
+    def at(self, x: float, y: float) -> Point:
+        left, top, wide, high = self.place
+        return left + wide * _share(x, self.x, self.log_x), top + high * (1 - _share(y, self.y, self.log_y))
+
+    def axes(self, x_name: str, y_name: str, x: Mapping[float, str], y: Mapping[float, str]) -> str:
+        left, top, wide, high = self.place
+        right, low = left + wide, top + high
+        parts = [label((left - 36, top - 14), y_name, GREY, "start")]
+        for height, text in ((self.at(self.x[0], value)[1], text) for value, text in y.items()):
+            parts += [line([(left, height), (right, height)], RULE)]
+            parts += [label((left - 6, height + 4), text, GREY, "end", 12)]
+        parts += [label((self.at(v, self.y[0])[0], low + 18), t, GREY, size=12) for v, t in x.items()]
+        parts += [label((left + wide / 2, low + 40), x_name, GREY)]
+        return "\n".join((*parts, line([(left, top), (left, low), (right, low)])))
+
+    def bar(self, x: float, y: float, colour: str, wide: float, shift: float = 0) -> str:
+        middle, top = self.at(x, y)
+        return box(middle + shift - wide / 2, top, wide, self.place[1] + self.place[3] - top, colour)
+
+    def curve(self, points: Iterable[Point], colour: str, thick: int = 2, dash: str = "") -> str:
+        return line([self.at(x, y) for x, y in points], colour, thick, dash)
+
+
+def _share(value: float, ends: Point, log: bool) -> float:
+    low, value, high = (math.log(v) if log else v for v in (ends[0], value, ends[1]))
+    return (value - low) / (high - low)
+
+
+def ticks(*values: float) -> dict[float, str]:
+    return {value: f"{value:,.10g}".replace("-", "−") for value in values}
+
+
+def powers(*exponents: int) -> dict[float, str]:
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return {10.0**k: f"10{str(k).translate(raised)}" if k else "1" for k in exponents}
+
+
+def mass(law: dp.Law[Y], outcome: Y) -> float:
+    return math.exp(law.log_mass(outcome).low)
+
+
+def price(ratio: Fraction | None) -> str:
+    return f"epsilon = ln({ratio}) = {float(numbers.log(ratio or 1).high):.3f}"
+
+
+# The pictures --------------------------------------------------------------------------------------------
+
+
+def geometric() -> str:
+    noise = dp.Geometric(scale=Fraction(2))
+    here, there = noise.law((10,)), noise.law((11,))
+    panel = Panel((60, 82, 636, 250), (2.4, 18.6), (0, 0.28))
+    parts = [panel.axes("release", "probability", ticks(*range(3, 19)), ticks(0, 0.05, 0.1, 0.15, 0.2, 0.25))]
+    for z in range(3, 19):
+        parts += [panel.bar(z, mass(here, (z,)), BLUE, 15, -8), panel.bar(z, mass(there, (z,)), GOLD, 15, 8)]
+    sides = ((6, here, there, 8, "Up to 10, blue is"), (15, there, here, -8, "From 11 on, gold is"))
+    for z, more, less, shift, text in sides:
+        high, low = mass(more, (z,)), mass(less, (z,))
+        (x, tip), (_, foot) = panel.at(z, high), panel.at(z, low)
+        parts += [line([(x + shift - 7, tip), (x + shift + 7, tip)])]
+        parts += [line([(x + shift, foot), (x + shift, tip - 60)]), label((x, tip - 86), text)]
+        parts += [label((x, tip - 68), f"e^epsilon = {high / low:.2f} times as high")]
+    (left, top), (right, _) = panel.at(10, mass(here, (10,))), panel.at(11, 0)
+    parts += [label((left, top - 10), "answer 10", BLUE, "end", bold=True)]
+    parts += [bold((right, top - 10), "neighbour's answer 11", BROWN)]
+    caption = "Geometric noise at epsilon 1/2 around two neighbouring answers."
+    return svg(412, "A neighbour makes no release more than e^epsilon times as likely.", caption, *parts)
+
+
+def gaussian() -> str:
+    bell, unit = dp.Gaussian(parameter=Fraction(100)).noise, dp.Gaussian(parameter=Fraction(1))
+    scale = 1 / (2 * math.asinh(1 / math.sqrt(2 * bell.variance)))  # then the variances are equal
+    tent = dp.DiscreteLaplace(scale=Fraction(round(10**6 * scale), 10**6))
+    left = Panel((62, 92, 270, 230), (-60, 60), (1e-10, 1), log_y=True)
+    parts = [left.axes("noise", "probability", ticks(-60, -30, 0, 30, 60), powers(-10, -8, -6, -4, -2, 0))]
+    parts += [left.curve([(y, mass(tent, y)) for y in range(-60, 61)], GOLD)]
+    parts += [left.curve([(y, mass(bell, y)) for y in range(-60, 61)], BLUE)]
+    parts += [bold(left.at(22, 0.02), "geometric", BROWN), bold(left.at(-16, 1e-7), "Gaussian", BLUE)]
+    far = [f"{200 * float(law.cdf(-41).high):.2g}%" for law in (tent, bell)]
+    beyond = f"{far[0]} of the geometric, {far[1]} of the Gaussian."
+    parts += [note((26, 388), "Both have standard deviation 10. Beyond ±40:", beyond)]
+
+    right = Panel((418, 92, 270, 230), (0, 4), (1e-5, 1), log_y=True)
+    parts += [right.axes("epsilon", "delta", ticks(0, 1, 2, 3, 4), powers(-5, -4, -3, -2, -1, 0))]
+    epsilons = [Fraction(k, 32) for k in range(129)]
+    bound = [(float(e), float(unit.bound(ONE).delta_at(e))) for e in epsilons]
+    exact = [(float(e), float(unit.delta(epsilon=e, distance=ONE))) for e in epsilons]
+    smooth = [(float(e), theorems.continuous_delta(epsilon=float(e), sigma=1, l2=1)) for e in epsilons]
+    parts += [right.curve([(e, delta) for e, delta in bound if delta < 1], GREY, dash="5 4")]
+    parts += [right.curve(exact, BLUE), right.curve(smooth, GOLD)]
+    parts += [bold(right.at(1.7, 0.13), "bound from zCDP", GREY)]
+    parts += [bold(right.at(0.2, 1.4e-4), "exact, discrete", BLUE)]
+    parts += [bold(right.at(0.2, 5e-5), "continuous formula", BROWN)]
+    known = f"{exact[32][1]:.4f}, where the formula says {smooth[32][1]:.4f}."
+    parts += [note((382, 388), "sigma² = 1, distance 1. At epsilon 1 delta is", known)]
+    caption = "Left: noise of equal spread. Right: delta over epsilon, computed in three ways."
+    return svg(456, "Gaussian noise has thinner tails, and its delta is known exactly.", caption, *parts)
+
+
+def grid() -> str:
+    answer, step = Fraction(37, 10), Fraction(1, 4)
+    (release,) = dp.laplace(scale=Fraction(1), bits=2).law((answer,)).draw(Tape.seeded(8))
+    steps = math.floor(answer / step)
+    floor, noise = steps * step, int(release / step) - steps
+    shown = (
+        ("1. The exact answer", f"{float(answer):g}", answer, answer),
+        ("2. Rounded down", f"{steps} steps of {step} = {float(floor):g}", answer, floor),
+        ("3. Plus whole steps", f"{steps} + {noise} steps = {float(release):g}", floor, release),
+    )
+    parts = []
+    for i, (name, text, before, after) in enumerate(shown):
+        left = 20 + 232 * i
+        panel = Panel((left + 16, 158, 184, 1), (3, 5), (0, 1))
+        parts += [box(left, 56, 216, 140, PALE), bold((left + 16, 80), name)]
+        parts += [note((left + 16, 102), text, colour=INK), panel.curve([(3, 0), (5, 0)], INK, 1)]
+        parts += [line([(x, y - 4), (x, y + 4)]) for x, y in (panel.at(3 + k / 4, 0) for k in range(9))]
+        parts += [label((panel.at(k, 0)[0], 184), f"{k}", GREY, size=12) for k in (3, 4, 5)]
+        (old, y), (new, _) = panel.at(float(before), 0), panel.at(float(after), 0)
+        if old != new:
+            back = 7 if new < old else -7
+            parts += [dots([(old, y)], GREY, 7), line([(old, 136), (new, 136)], BROWN, 2)]
+            parts += [line([(new + back, 131), (new, 136), (new + back, 141)], BROWN, 2)]
+        parts += [dots([(new, y)], GOLD if i == 2 else BLUE, 13)]
+    caption = "Which releases can occur does not depend on the answer: they are the points of the grid."
+    return svg(242, "A real number is put on the grid before the noise.", caption, *parts)
+
+
+def truncation() -> str:
+    kinds = (("Moved to the ends", dp.Table.geometric), ("Divided by the mass inside", dp.Table.renormalised))
+    parts = []
+    for left, (name, kind) in zip((100, 450), kinds, strict=True):
+        table = kind(ratio=Fraction(1, 2), size=3)
+        worst = table.worst(STEPS)
+        marked = [(secret, worst.output) for secret in worst.pair or ()]
+        parts += [bold((left, 66), name)]
+        for secret, row in enumerate(table.rows):
+            panel = Panel((left, 92 + 90 * secret, 240, 62), (-0.5, 2.5), (0, 0.75))
+            parts += [label((left - 10, 150 + 90 * secret), f"answer {secret}", GREY, "end")]
+            parts += [panel.curve([(-0.5, 0), (2.5, 0)], INK, 1)]
+            for output, p in enumerate(row):
+                x, y = panel.at(output, float(p))
+                parts += [panel.bar(output, float(p), GOLD if (secret, output) in marked else BLUE, 40)]
+                parts += [label((x, y - 5), str(p), size=12)]
+                parts += [label((x, 352), f"release {output}", GREY, size=12)] * (secret == 2)
+        first, second = (table.rows[secret][output or 0] for secret, output in marked)
+        parts += [bold((left - 66, 386), f"Worst neighbours: {first} over {second} = {worst.ratio},", BROWN)]
+        parts += [bold((left - 66, 404), price(worst.ratio), BROWN)]
+    caption = "Geometric noise of ratio 1/2 on 0 to 2, for each of the three answers."
+    return svg(454, "Moving what falls outside to the ends is free. Dividing is not.", caption, *parts)
+
+
+def staircase() -> str:
+    stairs = dp.Staircase.at(epsilon=Fraction(2), distance=dp.Distance(l0=1, linf=Fraction(10))).noise
+    plain = dp.DiscreteLaplace(scale=Fraction(10, 2))
+    ratio = numbers.exp(-1 / plain.scale)
+    error = float((2 * ratio / ((1 - ratio) * (1 + ratio))).high)  # the mean of |y|
+    panel, heights = Panel((60, 82, 636, 240), (-35.5, 35.5), (0, 0.14)), ticks(0, 0.04, 0.08, 0.12)
+    parts = [panel.axes("noise", "probability", ticks(*range(-30, 31, 10)), heights)]
+    parts += [panel.bar(y, mass(plain, y), GOLD, 7) for y in range(-35, 36)]
+    edges = [(y + side, mass(stairs, y)) for y in range(-35, 36) for side in (-0.5, 0.5)]
+    parts += [panel.curve(edges, BLUE)]
+    parts += [bold(panel.at(4, 0.1), f"staircase: mean absolute error {stairs.mean_error:.2f}", BLUE)]
+    parts += [bold(panel.at(5, 0.05), f"geometric: mean absolute error {error:.2f}", BROWN)]
+    caption = "Both at epsilon 2, for neighbours 10 apart."
+    return svg(402, "Stairs as wide as the distance put more noise near zero.", caption, *parts)
+
+
+def cube() -> str:
+    apart, together = dp.Geometric(scale=Fraction(16)), dp.Cube(scale=Fraction(8)).law((0, 0))
+    larger = sum(1 - (1 - 2 * float(apart.noise.cdf(-m - 1).high)) ** 2 for m in range(500))
+    square, diamond = [(1, 1), (1, -1), (-1, -1), (-1, 1), (1, 1)], [(1, 0), (0, 1), (-1, 0), (0, -1), (1, 0)]
+    # a level set of radius m has 8m points if it is a square, 4m if it is a diamond
+    mean = sum(8 * m * m * mass(together, (m, 0)) for m in range(1, 500))
+    shown: list[tuple[str, dp.Law[tuple[int, ...]], list[tuple[int, int]], int, float, str, str]] = [
+        ("Cube, scale 8", together, square, 8, mean, BLUE, BLUE),
+        ("Two geometric draws, scale 16", apart.law((0, 0)), diamond, 4, larger, GOLD, BROWN),
+    ]
+    parts = []
+    for i, (name, law, shape, around, error, colour, ink) in enumerate(shown):
+        panel = Panel((60 + 356 * i, 118, 270, 270), (-120, 120), (-120, 120))
+        marks, coins = ticks(-120, -60, 0, 60, 120), Tape.seeded(0)
+        parts += [panel.axes("noise on the first number", "noise on the second number", marks, marks)]
+        drawn = [law.draw(coins) for _ in range(400)]
+        assert max(abs(part) for z in drawn for part in z) <= 120
+        radius, inside = 0, mass(law, (0, 0))
+        while inside < 0.5:
+            radius += 1
+            inside += around * radius * mass(law, (radius, 0))
+        parts += [dots([panel.at(*z) for z in drawn], colour, 4), bold((24 + 356 * i, 74), name, ink)]
+        parts += [panel.curve([(radius * a, radius * b) for a, b in shape], INK)]
+        texts = ("The line holds half of the noise.", f"The mean of the larger error is {error:.1f}.")
+        parts += [note((24 + 356 * i, 456), *texts)]
+    caption = "400 draws each at epsilon 1/8, where a person moves both numbers by 1."
+    return svg(524, "One draw for both numbers errs less than a draw for each.", caption, *parts)
+
+
+def selection() -> str:
+    scores, heights = [2, 5, 8, 10, 12, 13, 14, 15], ticks(0, 0.1, 0.2, 0.3, 0.4, 0.5)
+    panel = Panel((60, 82, 636, 240), (1, 16), (0, 0.6))
+    parts = [panel.axes("score of the candidate", "probability", ticks(*scores), heights)]
+    kinds: list[type[dp.Selection]] = [dp.Exponential, dp.PermuteAndFlip]
+    for i, kind in enumerate(kinds):
+        law = kind.at(epsilon=Fraction(1), distance=ONE).law(scores)
+        masses = [(score, mass(law, j)) for j, score in enumerate(scores)]
+        parts += [panel.bar(score, p, (GOLD, BLUE)[i], 15, 16 * i - 8) for score, p in masses]
+        expected = sum(score * p for score, p in masses)
+        text = f"{kind.name}: expected score {expected:.2f}, the best in {masses[-1][1]:.0%}"
+        parts += [bold((76, 98 + 18 * i), text, (BROWN, BLUE)[i])]
+    caption = "Eight candidates at epsilon 1, where a person moves a score by at most 1."
+    return svg(402, "Permute and flip finds the best more often, at the same price.", caption, *parts)
+
+
+def sparse_vector() -> str:
+    watch = dp.SparseVector.at(epsilon=Fraction(1), distance=ONE, threshold=100, limit=3)
+    peaks = {10: 128, 11: 117, 23: 165, 35: 150}
+    answers = {i: peaks.get(i, 50 + 7 * (i % 5) - 5 * (i % 3)) for i in range(1, 41)}
+    coins, same = Tape.seeded(93), Tape.seeded(93)  # the second tape shows the noise the first one hides
+    state, _ = watch.start(coins), samplers.discrete_laplace(watch.threshold_scale, same)
+    panel = Panel((60, 82, 500, 270), (0, 41), (0, 200))
+    reach = dp.DiscreteLaplace(scale=watch.threshold_scale).window(Fraction(1, 20))
+    (left, low), (right, high) = panel.at(0, 100 + reach[0]), panel.at(41, 100 + reach[-1])
+    parts = [box(left, high, right - left, low - high, PALE)]
+    parts += [panel.axes("question", "answer", ticks(1, 10, 20, 30, 40), ticks(0, 50, 100, 150, 200))]
+    parts += [panel.curve([(0, state.threshold), (41, state.threshold)], BROWN, 2, "6 4")]
+    parts += [
+        note((568, panel.at(0, state.threshold)[1] - 2), f"noisy: {state.threshold}, secret", colour=BROWN)
+    ]
+    parts += [note((568, low), "threshold 100,", "95% of its noise")]
+    for i, answer in answers.items():
+        if state.left:
+            state, above = watch.reply(state, answer, coins)
+            noisy = answer + samplers.discrete_laplace(watch.answer_scale, same)
+            assert above == (noisy >= state.threshold)
+            parts += [panel.curve([(i, answer), (i, noisy)], GREY, 1)]
+            parts += [dots([panel.at(i, noisy)], GOLD, 12 if above else 7)]
+            parts += [label(panel.at(i, max(answer, noisy) + 9), "alarm", BROWN, bold=True)] * above
+    parts += [dots([panel.at(i, answer) for i, answer in answers.items()], BLUE, 5)]
+    caption = "Blue: the exact answers. Gold: the same with noise, never shown. The third alarm ends it."
+    return svg(432, "The price is that of three alarms, however many answers stay below.", caption, *parts)
+
+
+def randomized_response() -> str:
+    coin, half = dp.RandomizedResponse.two_coins(), Fraction(1, 2)
+    quarter = half * half
+    assert (coin.keep, coin.other) == (half + quarter, quarter)
+    parts = []
+    for x, y, wide, high in (
+        (130, 146, 116, -54),
+        (130, 146, 116, 54),
+        (362, 200, 110, -40),
+        (362, 200, 110, 40),
+    ):
+        parts += [line([(x, y), (x + wide, y + high)], INK, 2)]
+        parts += [label((x + wide / 2 - 4, y + high / 2 + (-8 if high < 0 else 20)), str(half), anchor="end")]
+    parts += [box(24, 128, 106, 36, GOLD), label((77, 151), "first coin")]
+    parts += [box(246, 182, 116, 36, GOLD), label((304, 205), "second coin")]
+    ends = ((246, 92, "heads: say the truth", half), (472, 160, "heads: say yes", quarter))
+    for x, y, text, p in (*ends, (472, 240, "tails: say no", quarter)):
+        parts += [box(x, y - 18, 160, 36, PALE), label((x + 80, y + 5), text)]
+        parts += [bold((x + 172, y + 5), str(p), BROWN)]
+    slope, seen = 1 / (coin.keep - coin.other), coin.estimate([600, 400])[1]
+    texts = (
+        f"If the truth is yes, yes is said with {half} + {quarter} = {coin.keep}; if it is no, with {coin.other}.",
+        f"The ratio of the two is {coin.ratio}: {price(coin.ratio)}.",
+    )
+    parts += [note((24, 300), *texts, colour=INK)]
+    caption = f"A share f of yes estimates the truth by {slope} f − {coin.other * slope}: "
+    caption += f"0.4 of yes gives {float(seen.share):g}."
+    return svg(354, "Two coins hide one person, and the crowd can still be read.", caption, *parts)
+
+
+def table() -> str:
+    matrix = dp.Table.geometric(ratio=Fraction(1, 2), size=3)
+    parts = [label((309, 62), "release", GREY), note((40, 214), "answer")]
+    for i, row in enumerate(matrix.rows):
+        parts += [label((112, 140 + 74 * i), str(i), bold=True)]
+        parts += [label((189 + 120 * i, 86), str(i), bold=True)]
+        for j, p in enumerate(row):
+            left, top = 130 + 120 * j, 98 + 74 * i
+            red, green, blue = (round(a - b * p) for a, b in ((232, 181), (238, 158), (247, 125)))  # to BLUE
+            parts += [box(left, top, 118, 72, f"#{red:02x}{green:02x}{blue:02x}")]
+            parts += [label((left + 59, top + 42), str(p), (INK, PAPER)[p > 0.5], size=18, bold=True)]
+    pairs = (("The worst neighbours", matrix.worst(STEPS)), ("The worst of all pairs", matrix.worst()))
+    for y, (name, worst) in zip((120, 222), pairs, strict=True):
+        first, second = worst.pair or (0, 0)
+        said = f"Release {worst.output} is {worst.ratio} times as", f"likely under {first} as under {second}:"
+        parts += [bold((512, y), name, BROWN), note((512, y + 20), *said, price(worst.ratio), colour=INK)]
+        left, top = 131.5 + 120 * (worst.output or 0), 99.5 + 74 * first
+        parts += [box(left, top, 115, 143, "none", GOLD)] * (second - first == 1)
+    caption = "The truncated geometric mechanism on 0, 1, 2 with ratio 1/2. Every row adds up to 1."
+    return svg(366, "In every column, neighbours are at most a factor 2 apart.", caption, *parts)
+
+
+def properties() -> str:
+    panel, marks = Panel((62, 82, 390, 300), (0, 1), (0, 1)), ticks(0, 0.25, 0.5, 0.75, 1)
+    parts = [panel.axes("belief before the release", "largest belief after it", marks, marks)]
+    for i, (epsilon, colour) in enumerate((("2", BROWN), ("1", GOLD), ("0.5", BLUE), ("0.1", SKY))):
+        tops = [meaning.ceiling(epsilon=Fraction(epsilon), prior=Fraction(k, 50)) for k in range(1, 50)]
+        inner = [(k / 50, float(top.high)) for k, top in enumerate(tops, 1)]
+        parts += [panel.curve([(0, 0), *inner, (1, 1)], colour)]
+        parts += [line([(476, 128 + 26 * i), (500, 128 + 26 * i)], colour, 3)]
+        parts += [note((508, 132 + 26 * i), f"at most {inner[24][1]:.3f} at epsilon {epsilon}", colour=INK)]
+    parts += [panel.curve([(0, 0), (1, 1)], GREY, 1, "5 4"), line([(476, 232), (500, 232)], GREY, 1, "5 4")]
+    parts += [note((508, 236), "0.5: nothing is learned"), bold((476, 106), "A belief of one half becomes")]
+    caption = "The belief of somebody who sees a release, about a value of one person."
+    return svg(462, "Epsilon limits how far any belief about one person can rise.", caption, *parts)
+
+
+def accuracy() -> str:
+    counts, x = [round(10 ** (k / 8)) for k in range(49)], ticks(1, 100, 10**4, 10**6)
+    union = [(n, theorems.union_radius(scale=1, count=n, miss=0.05)) for n in counts]
+    exact = [(n, theorems.exact_radius(scale=1, count=n, miss=0.05)) for n in counts]
+    gaps = [(n, high - low) for (n, high), (_, low) in zip(union, exact, strict=True)]
+    left = Panel((60, 92, 260, 230), (1, 10**6), (0, 20), log_x=True)
+    parts = [left.axes("number of counts", "radius at 95%, in scales", x, ticks(0, 5, 10, 15, 20))]
+    parts += [left.curve(union, GOLD, 6), left.curve(exact, BLUE)]
+    parts += [
+        bold(left.at(400, 3.2), "union bound", BROWN),
+        bold(left.at(400, 1.2), "exact, independent", BLUE),
+    ]
+    right = Panel((420, 92, 260, 230), (1, 10**6), (0, 0.03), log_x=True)
+    parts += [right.axes("number of counts", "union bound minus exact radius", x, ticks(0, 0.01, 0.02, 0.03))]
+    parts += [
+        right.curve(gaps, INK),
+        note(right.at(900, 0.022), f"{gaps[-1][1]:.4f} for a million", colour=INK),
+    ]
+    caption = (
+        f"Laplace noise: one count needs {exact[0][1]:.2f} scales, all of a million need {exact[-1][1]:.2f}."
+    )
+    return svg(404, "A million counts need a radius less than six times that of one.", caption, *parts)
+
+
+DRAWN = (accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection, sparse_vector)
+
+
+def pictures() -> dict[str, str]:
+    """The text of every picture, by the name of its file."""
+    drawn = (*DRAWN, staircase, table, truncation)
+    return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
+
+
+if __name__ == "__main__":
+    for name, text in pictures().items():
+        (Path(__file__).parent / name).write_text(text, encoding="utf-8", newline="\n")
