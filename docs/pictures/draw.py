@@ -41,7 +41,7 @@ def svg(height: int, title: str, caption: str, *parts: str) -> str:
         f'font-family="system-ui, sans-serif" font-size="13">\n<title>{escape(title)}</title>\n'
         f"<desc>{escape(caption)}</desc>\n"
     )
-    words = label((24, 32), title, INK, "start", 16, bold=True), note((24, height - 18), caption)
+    words = label((24, 32), title, INK, "start", 16, bold=True), note((24, height - 18), caption, colour=GREY)
     return head + "\n".join((box(0, 0, 720, height, PAPER), *words, *parts)) + "\n</svg>\n"
 
 
@@ -62,7 +62,7 @@ def bold(at: Point, text: str, colour: str = INK) -> str:
     return label(at, text, colour, "start", bold=True)
 
 
-def note(at: Point, *lines: str, colour: str = GREY) -> str:
+def note(at: Point, *lines: str, colour: str = INK) -> str:
     return "\n".join(label((at[0], at[1] + 18 * i), text, colour, "start") for i, text in enumerate(lines))
 
 
@@ -89,12 +89,10 @@ class Panel:
     place: tuple[float, float, float, float]
     x: Point
     y: Point
-    log_x: bool = False
-    log_y: bool = False
 
     def at(self, x: float, y: float) -> Point:
-        left, top, wide, high = self.place
-        return left + wide * _share(x, self.x, self.log_x), top + high * (1 - _share(y, self.y, self.log_y))
+        (left, top, wide, high), (first, last), (bottom, ceiling) = self.place, self.x, self.y
+        return left + wide * (x - first) / (last - first), top + high * (ceiling - y) / (ceiling - bottom)
 
     def axes(self, x_name: str, y_name: str, x: Mapping[float, str], y: Mapping[float, str]) -> str:
         left, top, wide, high = self.place
@@ -115,18 +113,13 @@ class Panel:
         return line([self.at(x, y) for x, y in points], colour, thick, dash)
 
 
-def _share(value: float, ends: Point, log: bool) -> float:
-    low, value, high = (math.log(v) if log else v for v in (ends[0], value, ends[1]))
-    return (value - low) / (high - low)
-
-
 def ticks(*values: float) -> dict[float, str]:
     return {value: f"{value:,.10g}".replace("-", "−") for value in values}
 
 
 def powers(*exponents: int) -> dict[float, str]:
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    return {10.0**k: f"10{str(k).translate(raised)}" if k else "1" for k in exponents}
+    return {k: f"10{str(k).translate(raised)}" if k else "1" for k in exponents}
 
 
 def mass(law: dp.Law[Y], outcome: Y) -> float:
@@ -147,45 +140,39 @@ def geometric() -> str:
     parts = [panel.axes("release", "probability", ticks(*range(3, 19)), ticks(0, 0.05, 0.1, 0.15, 0.2, 0.25))]
     for z in range(3, 19):
         parts += [panel.bar(z, mass(here, (z,)), BLUE, 15, -8), panel.bar(z, mass(there, (z,)), GOLD, 15, 8)]
-    sides = ((6, here, there, 8, "Up to 10, blue is"), (15, there, here, -8, "From 11 on, gold is"))
+    sides = ((6, here, there, 8, "blue over gold is"), (15, there, here, -8, "gold over blue is"))
     for z, more, less, shift, text in sides:
         high, low = mass(more, (z,)), mass(less, (z,))
         (x, tip), (_, foot) = panel.at(z, high), panel.at(z, low)
-        parts += [line([(x + shift - 7, tip), (x + shift + 7, tip)])]
-        parts += [line([(x + shift, foot), (x + shift, tip - 60)]), label((x, tip - 86), text)]
-        parts += [label((x, tip - 68), f"e^epsilon = {high / low:.2f} times as high")]
-    (left, top), (right, _) = panel.at(10, mass(here, (10,))), panel.at(11, 0)
-    parts += [label((left, top - 10), "answer 10", BLUE, "end", bold=True)]
-    parts += [bold((right, top - 10), "neighbour's answer 11", BROWN)]
+        parts += [line([(x, tip), (x + 2 * shift, tip)]), line([(x + shift, foot), (x + shift, tip - 100)])]
+        parts += [label((x, tip - 126), text), label((x, tip - 108), f"e^epsilon = {high / low:.2f}")]
+    parts += [bold((280, 104), "answer 10", BLUE), bold((398, 104), "neighbour's answer 11", BROWN)]
     caption = "Geometric noise at epsilon 1/2 around two neighbouring answers."
-    return svg(412, "A neighbour makes no release more than e^epsilon times as likely.", caption, *parts)
+    return svg(420, "A neighbour makes no release more than e^epsilon times as likely.", caption, *parts)
 
 
 def gaussian() -> str:
     bell, unit = dp.Gaussian(parameter=Fraction(100)).noise, dp.Gaussian(parameter=Fraction(1))
     scale = 1 / (2 * math.asinh(1 / math.sqrt(2 * bell.variance)))  # then the variances are equal
     tent = dp.DiscreteLaplace(scale=Fraction(round(10**6 * scale), 10**6))
-    left = Panel((62, 92, 270, 230), (-60, 60), (1e-10, 1), log_y=True)
+    left = Panel((62, 92, 270, 230), (-60, 60), (-10, 0))
     parts = [left.axes("noise", "probability", ticks(-60, -30, 0, 30, 60), powers(-10, -8, -6, -4, -2, 0))]
-    parts += [left.curve([(y, mass(tent, y)) for y in range(-60, 61)], GOLD)]
-    parts += [left.curve([(y, mass(bell, y)) for y in range(-60, 61)], BLUE)]
-    parts += [bold(left.at(22, 0.02), "geometric", BROWN), bold(left.at(-16, 1e-7), "Gaussian", BLUE)]
+    parts += [left.curve([(y, math.log10(mass(tent, y))) for y in range(-60, 61)], GOLD)]
+    parts += [left.curve([(y, math.log10(mass(bell, y))) for y in range(-60, 61)], BLUE)]
+    parts += [bold(left.at(22, -1.7), "geometric", BROWN), bold(left.at(-16, -7), "Gaussian", BLUE)]
     far = [f"{200 * float(law.cdf(-41).high):.2g}%" for law in (tent, bell)]
-    beyond = f"{far[0]} of the geometric, {far[1]} of the Gaussian."
-    parts += [note((26, 388), "Both have standard deviation 10. Beyond ±40:", beyond)]
-
-    right = Panel((418, 92, 270, 230), (0, 4), (1e-5, 1), log_y=True)
+    parts += [note((26, 388), "Standard deviation 10; beyond ±40", f"geometric {far[0]}, Gaussian {far[1]}")]
+    right = Panel((418, 92, 270, 230), (0, 4), (-5, 0))
     parts += [right.axes("epsilon", "delta", ticks(0, 1, 2, 3, 4), powers(-5, -4, -3, -2, -1, 0))]
     epsilons = [Fraction(k, 32) for k in range(129)]
     bound = [(float(e), float(unit.bound(ONE).delta_at(e))) for e in epsilons]
     exact = [(float(e), float(unit.delta(epsilon=e, distance=ONE))) for e in epsilons]
     smooth = [(float(e), theorems.continuous_delta(epsilon=float(e), sigma=1, l2=1)) for e in epsilons]
-    parts += [right.curve([(e, delta) for e, delta in bound if delta < 1], GREY, dash="5 4")]
-    parts += [right.curve(exact, BLUE), right.curve(smooth, GOLD)]
-    parts += [bold(right.at(1.7, 0.13), "bound from zCDP", GREY)]
-    parts += [bold(right.at(0.2, 1.4e-4), "exact, discrete", BLUE)]
-    parts += [bold(right.at(0.2, 5e-5), "continuous formula", BROWN)]
-    known = f"{exact[32][1]:.4f}, where the formula says {smooth[32][1]:.4f}."
+    for curve, colour, dash in ((bound, GREY, "5 4"), (exact, BLUE, ""), (smooth, GOLD, "")):
+        parts += [right.curve([(e, math.log10(delta)) for e, delta in curve if delta < 1], colour, 2, dash)]
+    parts += [bold(right.at(1.7, -0.88), "bound from zCDP", GREY), bold(right.at(0.2, -3.85), "exact", BLUE)]
+    parts += [bold(right.at(0.2, -4.3), "continuous formula", BROWN)]
+    known = f"{exact[32][1]:.4f}, and the formula says {smooth[32][1]:.4f}."
     parts += [note((382, 388), "sigma² = 1, distance 1. At epsilon 1 delta is", known)]
     caption = "Left: noise of equal spread. Right: delta over epsilon, computed in three ways."
     return svg(456, "Gaussian noise has thinner tails, and its delta is known exactly.", caption, *parts)
@@ -206,15 +193,14 @@ def grid() -> str:
         left = 20 + 232 * i
         panel = Panel((left + 16, 158, 184, 1), (3, 5), (0, 1))
         parts += [box(left, 56, 216, 140, PALE), bold((left + 16, 80), name)]
-        parts += [note((left + 16, 102), text, colour=INK), panel.curve([(3, 0), (5, 0)], INK, 1)]
+        parts += [note((left + 16, 102), text), panel.curve([(3, 0), (5, 0)], INK, 1)]
         parts += [line([(x, y - 4), (x, y + 4)]) for x, y in (panel.at(3 + k / 4, 0) for k in range(9))]
         parts += [label((panel.at(k, 0)[0], 184), f"{k}", GREY, size=12) for k in (3, 4, 5)]
         (old, y), (new, _) = panel.at(float(before), 0), panel.at(float(after), 0)
+        parts += [dots([(old, y)], GREY, 7), dots([(new, y)], GOLD if i == 2 else BLUE, 13)]
         if old != new:
-            back = 7 if new < old else -7
-            parts += [dots([(old, y)], GREY, 7), line([(old, 136), (new, 136)], BROWN, 2)]
-            parts += [line([(new + back, 131), (new, 136), (new + back, 141)], BROWN, 2)]
-        parts += [dots([(new, y)], GOLD if i == 2 else BLUE, 13)]
+            back = new + (7 if new < old else -7)
+            parts += [line([(old, 136), (new, 136), (back, 131), (new, 136), (back, 141)], BROWN, 2)]
     caption = "Which releases can occur does not depend on the answer: they are the points of the grid."
     return svg(242, "A real number is put on the grid before the noise.", caption, *parts)
 
@@ -226,7 +212,7 @@ def truncation() -> str:
         table = kind(ratio=Fraction(1, 2), size=3)
         worst = table.worst(STEPS)
         marked = [(secret, worst.output) for secret in worst.pair or ()]
-        parts += [bold((left, 66), name)]
+        parts += [bold((left, 66), name), bold((left - 66, 404), price(worst.ratio), BROWN)]
         for secret, row in enumerate(table.rows):
             panel = Panel((left, 92 + 90 * secret, 240, 62), (-0.5, 2.5), (0, 0.75))
             parts += [label((left - 10, 150 + 90 * secret), f"answer {secret}", GREY, "end")]
@@ -238,7 +224,6 @@ def truncation() -> str:
                 parts += [label((x, 352), f"release {output}", GREY, size=12)] * (secret == 2)
         first, second = (table.rows[secret][output or 0] for secret, output in marked)
         parts += [bold((left - 66, 386), f"Worst neighbours: {first} over {second} = {worst.ratio},", BROWN)]
-        parts += [bold((left - 66, 404), price(worst.ratio), BROWN)]
     caption = "Geometric noise of ratio 1/2 on 0 to 2, for each of the three answers."
     return svg(454, "Moving what falls outside to the ends is free. Dividing is not.", caption, *parts)
 
@@ -251,40 +236,38 @@ def staircase() -> str:
     panel, heights = Panel((60, 82, 636, 240), (-35.5, 35.5), (0, 0.14)), ticks(0, 0.04, 0.08, 0.12)
     parts = [panel.axes("noise", "probability", ticks(*range(-30, 31, 10)), heights)]
     parts += [panel.bar(y, mass(plain, y), GOLD, 7) for y in range(-35, 36)]
-    edges = [(y + side, mass(stairs, y)) for y in range(-35, 36) for side in (-0.5, 0.5)]
-    parts += [panel.curve(edges, BLUE)]
+    parts += [panel.curve([(y + s, mass(stairs, y)) for y in range(-35, 36) for s in (-0.5, 0.5)], BLUE)]
     parts += [bold(panel.at(4, 0.1), f"staircase: mean absolute error {stairs.mean_error:.2f}", BLUE)]
     parts += [bold(panel.at(5, 0.05), f"geometric: mean absolute error {error:.2f}", BROWN)]
-    caption = "Both at epsilon 2, for neighbours 10 apart."
-    return svg(402, "Stairs as wide as the distance put more noise near zero.", caption, *parts)
+    return svg(410, "Stairs put more noise near zero.", "Both laws at epsilon 2 and distance 10.", *parts)
 
 
 def cube() -> str:
     apart, together = dp.Geometric(scale=Fraction(16)), dp.Cube(scale=Fraction(8)).law((0, 0))
     larger = sum(1 - (1 - 2 * float(apart.noise.cdf(-m - 1).high)) ** 2 for m in range(500))
-    square, diamond = [(1, 1), (1, -1), (-1, -1), (-1, 1), (1, 1)], [(1, 0), (0, 1), (-1, 0), (0, -1), (1, 0)]
     # a level set of radius m has 8m points if it is a square, 4m if it is a diamond
     mean = sum(8 * m * m * mass(together, (m, 0)) for m in range(1, 500))
-    shown: list[tuple[str, dp.Law[tuple[int, ...]], list[tuple[int, int]], int, float, str, str]] = [
-        ("Cube, scale 8", together, square, 8, mean, BLUE, BLUE),
-        ("Two geometric draws, scale 16", apart.law((0, 0)), diamond, 4, larger, GOLD, BROWN),
+    shown: list[tuple[str, dp.Law[tuple[int, ...]], int, float, str, str]] = [
+        ("Cube, scale 8", together, 8, mean, BLUE, BLUE),
+        ("Two geometric draws, scale 16", apart.law((0, 0)), 4, larger, GOLD, BROWN),
     ]
     parts = []
-    for i, (name, law, shape, around, error, colour, ink) in enumerate(shown):
-        panel = Panel((60 + 356 * i, 118, 270, 270), (-120, 120), (-120, 120))
-        marks, coins = ticks(-120, -60, 0, 60, 120), Tape.seeded(0)
+    for i, (name, law, around, error, colour, ink) in enumerate(shown):
+        left, coins, marks = 24 + 356 * i, Tape.seeded(7), ticks(-100, -50, 0, 50, 100)
+        panel = Panel((left + 36, 118, 270, 270), (-100, 100), (-100, 100))
         parts += [panel.axes("noise on the first number", "noise on the second number", marks, marks)]
-        drawn = [law.draw(coins) for _ in range(400)]
-        assert max(abs(part) for z in drawn for part in z) <= 120
         radius, inside = 0, mass(law, (0, 0))
         while inside < 0.5:
             radius += 1
             inside += around * radius * mass(law, (radius, 0))
-        parts += [dots([panel.at(*z) for z in drawn], colour, 4), bold((24 + 356 * i, 74), name, ink)]
-        parts += [panel.curve([(radius * a, radius * b) for a, b in shape], INK)]
-        texts = ("The line holds half of the noise.", f"The mean of the larger error is {error:.1f}.")
-        parts += [note((24 + 356 * i, 456), *texts)]
-    caption = "400 draws each at epsilon 1/8, where a person moves both numbers by 1."
+        parts += [dots([panel.at(*law.draw(coins)) for _ in range(400)], colour, 4)]
+        a, b = radius, radius if around == 8 else 0
+        outline = panel.curve([(a, b), (b, -a), (-a, -b), (-b, a), (a, b)], INK)
+        parts += [outline, bold((left, 74), name, ink)]
+        parts += [note((left, 456), "Half the noise is inside.", f"Mean of the larger error: {error:.1f}.")]
+    epsilon = apart.bound(dp.Distance(l0=2, linf=Fraction(1))).epsilon
+    assert epsilon == dp.Cube(scale=Fraction(8)).bound(dp.Distance(linf=Fraction(1))).epsilon
+    caption = f"400 draws each at epsilon {epsilon}, where a person moves both numbers by 1."
     return svg(524, "One draw for both numbers errs less than a draw for each.", caption, *parts)
 
 
@@ -297,17 +280,16 @@ def selection() -> str:
         law = kind.at(epsilon=Fraction(1), distance=ONE).law(scores)
         masses = [(score, mass(law, j)) for j, score in enumerate(scores)]
         parts += [panel.bar(score, p, (GOLD, BLUE)[i], 15, 16 * i - 8) for score, p in masses]
-        expected = sum(score * p for score, p in masses)
-        text = f"{kind.name}: expected score {expected:.2f}, the best in {masses[-1][1]:.0%}"
+        expected, top = sum(score * p for score, p in masses), masses[-1][1]
+        text = f"{kind.name}: expected score {expected:.2f}, the best candidate in {top:.0%}"
         parts += [bold((76, 98 + 18 * i), text, (BROWN, BLUE)[i])]
     caption = "Eight candidates at epsilon 1, where a person moves a score by at most 1."
-    return svg(402, "Permute and flip finds the best more often, at the same price.", caption, *parts)
+    return svg(410, "Permute and flip finds the best more often, at the same price.", caption, *parts)
 
 
 def sparse_vector() -> str:
     watch = dp.SparseVector.at(epsilon=Fraction(1), distance=ONE, threshold=100, limit=3)
-    peaks = {10: 128, 11: 117, 23: 165, 35: 150}
-    answers = {i: peaks.get(i, 50 + 7 * (i % 5) - 5 * (i % 3)) for i in range(1, 41)}
+    answers = {i: 50 + 7 * (i % 5) - 5 * (i % 3) for i in range(1, 41)} | {10: 128, 11: 117, 23: 165, 35: 150}
     coins, same = Tape.seeded(93), Tape.seeded(93)  # the second tape shows the noise the first one hides
     state, _ = watch.start(coins), samplers.discrete_laplace(watch.threshold_scale, same)
     panel = Panel((60, 82, 500, 270), (0, 41), (0, 200))
@@ -316,9 +298,7 @@ def sparse_vector() -> str:
     parts = [box(left, high, right - left, low - high, PALE)]
     parts += [panel.axes("question", "answer", ticks(1, 10, 20, 30, 40), ticks(0, 50, 100, 150, 200))]
     parts += [panel.curve([(0, state.threshold), (41, state.threshold)], BROWN, 2, "6 4")]
-    parts += [
-        note((568, panel.at(0, state.threshold)[1] - 2), f"noisy: {state.threshold}, secret", colour=BROWN)
-    ]
+    parts += [note((568, panel.at(0, state.threshold)[1]), f"noisy: {state.threshold}", colour=BROWN)]
     parts += [note((568, low), "threshold 100,", "95% of its noise")]
     for i, answer in answers.items():
         if state.left:
@@ -330,45 +310,36 @@ def sparse_vector() -> str:
             parts += [label(panel.at(i, max(answer, noisy) + 9), "alarm", BROWN, bold=True)] * above
     parts += [dots([panel.at(i, answer) for i, answer in answers.items()], BLUE, 5)]
     caption = "Blue: the exact answers. Gold: the same with noise, never shown. The third alarm ends it."
-    return svg(432, "The price is that of three alarms, however many answers stay below.", caption, *parts)
+    return svg(440, "The price is that of three alarms, however many answers stay below.", caption, *parts)
 
 
 def randomized_response() -> str:
-    coin, half = dp.RandomizedResponse.two_coins(), Fraction(1, 2)
-    quarter = half * half
-    assert (coin.keep, coin.other) == (half + quarter, quarter)
-    parts = []
-    for x, y, wide, high in (
-        (130, 146, 116, -54),
-        (130, 146, 116, 54),
-        (362, 200, 110, -40),
-        (362, 200, 110, 40),
-    ):
-        parts += [line([(x, y), (x + wide, y + high)], INK, 2)]
-        parts += [label((x + wide / 2 - 4, y + high / 2 + (-8 if high < 0 else 20)), str(half), anchor="end")]
-    parts += [box(24, 128, 106, 36, GOLD), label((77, 151), "first coin")]
+    coin, half, quarter = dp.RandomizedResponse.two_coins(), Fraction(1, 2), Fraction(1, 4)
+    assert (coin.keep, coin.other) == (half + half * half, half * half)
+    parts = [box(24, 128, 106, 36, GOLD), label((77, 151), "first coin")]
     parts += [box(246, 182, 116, 36, GOLD), label((304, 205), "second coin")]
-    ends = ((246, 92, "heads: say the truth", half), (472, 160, "heads: say yes", quarter))
-    for x, y, text, p in (*ends, (472, 240, "tails: say no", quarter)):
+    for x, y, high in ((130, 146, -54), (130, 146, 54), (362, 200, -40), (362, 200, 40)):
+        parts += [line([(x, y), (x + 116, y + high)], INK, 2)]
+        parts += [label((x + 54, y + high / 2 + (-8 if high < 0 else 20)), str(half), anchor="end")]
+    ends = ((246, 92, "heads: say the truth", half), (478, 160, "heads: say yes", quarter))
+    for x, y, text, p in (*ends, (478, 240, "tails: say no", quarter)):
         parts += [box(x, y - 18, 160, 36, PALE), label((x + 80, y + 5), text)]
         parts += [bold((x + 172, y + 5), str(p), BROWN)]
-    slope, seen = 1 / (coin.keep - coin.other), coin.estimate([600, 400])[1]
-    texts = (
-        f"If the truth is yes, yes is said with {half} + {quarter} = {coin.keep}; if it is no, with {coin.other}.",
-        f"The ratio of the two is {coin.ratio}: {price(coin.ratio)}.",
+    yes = f"If the truth is yes, yes is said with probability {half} + {quarter} = {coin.keep};"
+    no = f"if it is no, with {coin.other}. The ratio is {coin.ratio}: {price(coin.ratio)}."
+    slope, share = 1 / (coin.keep - coin.other), float(coin.estimate([600, 400])[1].share)
+    caption = (
+        f"From a share f of yes, {slope} f − {coin.other * slope} estimates the truth: 0.4 gives {share:g}."
     )
-    parts += [note((24, 300), *texts, colour=INK)]
-    caption = f"A share f of yes estimates the truth by {slope} f − {coin.other * slope}: "
-    caption += f"0.4 of yes gives {float(seen.share):g}."
-    return svg(354, "Two coins hide one person, and the crowd can still be read.", caption, *parts)
+    parts += [note((24, 300), yes, no)]
+    return svg(360, "Two coins hide one person, and the crowd can still be read.", caption, *parts)
 
 
 def table() -> str:
     matrix = dp.Table.geometric(ratio=Fraction(1, 2), size=3)
-    parts = [label((309, 62), "release", GREY), note((40, 214), "answer")]
+    parts = [label((309, 62), "release", GREY), note((40, 214), "answer", colour=GREY)]
     for i, row in enumerate(matrix.rows):
-        parts += [label((112, 140 + 74 * i), str(i), bold=True)]
-        parts += [label((189 + 120 * i, 86), str(i), bold=True)]
+        parts += [label(at, str(i), bold=True) for at in ((112, 140 + 74 * i), (189 + 120 * i, 86))]
         for j, p in enumerate(row):
             left, top = 130 + 120 * j, 98 + 74 * i
             red, green, blue = (round(a - b * p) for a, b in ((232, 181), (238, 158), (247, 125)))  # to BLUE
@@ -378,9 +349,9 @@ def table() -> str:
     for y, (name, worst) in zip((120, 222), pairs, strict=True):
         first, second = worst.pair or (0, 0)
         said = f"Release {worst.output} is {worst.ratio} times as", f"likely under {first} as under {second}:"
-        parts += [bold((512, y), name, BROWN), note((512, y + 20), *said, price(worst.ratio), colour=INK)]
-        left, top = 131.5 + 120 * (worst.output or 0), 99.5 + 74 * first
-        parts += [box(left, top, 115, 143, "none", GOLD)] * (second - first == 1)
+        parts += [bold((512, y), name, BROWN), note((512, y + 20), *said, price(worst.ratio))]
+        corner = 132 + 120 * (worst.output or 0), 100 + 74 * first
+        parts += [box(*corner, 114, 142, "none", GOLD)] * (second - first == 1)
     caption = "The truncated geometric mechanism on 0, 1, 2 with ratio 1/2. Every row adds up to 1."
     return svg(366, "In every column, neighbours are at most a factor 2 apart.", caption, *parts)
 
@@ -393,43 +364,33 @@ def properties() -> str:
         inner = [(k / 50, float(top.high)) for k, top in enumerate(tops, 1)]
         parts += [panel.curve([(0, 0), *inner, (1, 1)], colour)]
         parts += [line([(476, 128 + 26 * i), (500, 128 + 26 * i)], colour, 3)]
-        parts += [note((508, 132 + 26 * i), f"at most {inner[24][1]:.3f} at epsilon {epsilon}", colour=INK)]
+        parts += [note((508, 132 + 26 * i), f"at most {inner[24][1]:.3f} at epsilon {epsilon}")]
     parts += [panel.curve([(0, 0), (1, 1)], GREY, 1, "5 4"), line([(476, 232), (500, 232)], GREY, 1, "5 4")]
     parts += [note((508, 236), "0.5: nothing is learned"), bold((476, 106), "A belief of one half becomes")]
-    caption = "The belief of somebody who sees a release, about a value of one person."
-    return svg(462, "Epsilon limits how far any belief about one person can rise.", caption, *parts)
+    caption = "This limits what a person's own row tells, not what is true of people at large."
+    return svg(470, "Epsilon limits how far any belief about one person can rise.", caption, *parts)
 
 
 def accuracy() -> str:
-    counts, x = [round(10 ** (k / 8)) for k in range(49)], ticks(1, 100, 10**4, 10**6)
-    union = [(n, theorems.union_radius(scale=1, count=n, miss=0.05)) for n in counts]
-    exact = [(n, theorems.exact_radius(scale=1, count=n, miss=0.05)) for n in counts]
+    counts = [round(10 ** (k / 8)) for k in range(49)]
+    x = {math.log10(n): text for n, text in ticks(1, 100, 10**4, 10**6).items()}
+    union = [(math.log10(n), theorems.union_radius(scale=1, count=n, miss=0.05)) for n in counts]
+    exact = [(math.log10(n), theorems.exact_radius(scale=1, count=n, miss=0.05)) for n in counts]
     gaps = [(n, high - low) for (n, high), (_, low) in zip(union, exact, strict=True)]
-    left = Panel((60, 92, 260, 230), (1, 10**6), (0, 20), log_x=True)
+    left, right = Panel((60, 92, 260, 230), (0, 6), (0, 20)), Panel((420, 92, 260, 230), (0, 6), (0, 0.03))
     parts = [left.axes("number of counts", "radius at 95%, in scales", x, ticks(0, 5, 10, 15, 20))]
     parts += [left.curve(union, GOLD, 6), left.curve(exact, BLUE)]
-    parts += [
-        bold(left.at(400, 3.2), "union bound", BROWN),
-        bold(left.at(400, 1.2), "exact, independent", BLUE),
-    ]
-    right = Panel((420, 92, 260, 230), (1, 10**6), (0, 0.03), log_x=True)
+    parts += [bold(left.at(2.6, 3.2), "union bound", BROWN), bold(left.at(2.6, 1.2), "exact radius", BLUE)]
     parts += [right.axes("number of counts", "union bound minus exact radius", x, ticks(0, 0.01, 0.02, 0.03))]
-    parts += [
-        right.curve(gaps, INK),
-        note(right.at(900, 0.022), f"{gaps[-1][1]:.4f} for a million", colour=INK),
-    ]
-    caption = (
-        f"Laplace noise: one count needs {exact[0][1]:.2f} scales, all of a million need {exact[-1][1]:.2f}."
-    )
-    return svg(404, "A million counts need a radius less than six times that of one.", caption, *parts)
-
-
-DRAWN = (accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection, sparse_vector)
+    parts += [right.curve(gaps, INK), note(right.at(2.9, 0.022), f"{gaps[-1][1]:.4f} for a million")]
+    caption = f"Laplace noise of scale 1: {exact[0][1]:.2f} for one, {exact[-1][1]:.2f} for all of a million."
+    return svg(412, "A million counts need a radius less than six times that of one.", caption, *parts)
 
 
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
-    drawn = (*DRAWN, staircase, table, truncation)
+    drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
+    drawn += [sparse_vector, staircase, table, truncation]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

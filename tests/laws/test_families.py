@@ -1,0 +1,744 @@
+"""Every family: its sampler draws its law (a walk decides), and no neighbour sees more than its bound."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.laws.test_samplers import given_success
+
+from sfumato.errors import ConversationEnded, InvalidParameter
+from sfumato.exact import gaussian, numbers
+from sfumato.exact.coins import SystemCoins, Tape, walk
+from sfumato.exact.numbers import Interval
+from sfumato.mechanisms import (
+    Bound,
+    Cube,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Distance,
+    Exponential,
+    Finite,
+    Gaussian,
+    Geometric,
+    Line,
+    NoisyMax,
+    OnGrid,
+    PermuteAndFlip,
+    RandomizedResponse,
+    Renormalised,
+    Selection,
+    SparseVector,
+    Staircase,
+    Stairs,
+    Table,
+    TopK,
+    Truncated,
+    accuracy,
+    laplace,
+    normal,
+)
+from sfumato.mechanisms.noise import CubeLaw, _cube_total
+from sfumato.mechanisms.reals import Ends, Inside, Scaled
+from sfumato.mechanisms.response import proportion
+from sfumato.mechanisms.selection import Costs, Flipped, Noisiest, Peeled, Softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfumato.exact.coins import Coins
+    from sfumato.mechanisms import Law
+
+F = Fraction
+FLOOR = F(1, 2**15)
+HAIR = F(1, 10**15)  # intervals are far narrower than this
+scales = st.fractions(F(1, 5), 30, max_denominator=12)
+
+
+def mass(log: Interval) -> Interval:
+    return Interval(numbers.exp(log.low).low, numbers.exp(log.high).high)
+
+
+def agree(found: dict[int, Interval], law: Law[int]) -> None:
+    assert found
+    for y, seen in found.items():
+        truth = mass(law.log_mass(y))
+        assert seen.low <= truth.high, y
+        assert truth.low <= seen.high, y
+
+
+def walked(draw: Callable[[Coins], int], floor: Fraction = FLOOR) -> dict[int, Interval]:
+    masses, undecided = walk(draw, floor)
+    return {y: Interval(seen, seen + undecided) for y, seen in masses.items()}
+
+
+# Staircase -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "flat"), [(1, 1), (3, 1), (3, 2), (4, 4)])
+def test_stairs_draw_their_law(width: int, flat: int) -> None:
+    law = Stairs(epsilon=F(1), width=width, flat=flat)
+    masses, undecided = walk(law.attempt, F(1, 2**14))
+    agree(given_success(masses, undecided), law)
+
+
+@given(scales, st.integers(1, 9), st.data())
+@settings(max_examples=60, deadline=None)
+def test_stairs_are_a_law(epsilon: Fraction, width: int, data: st.DataObject) -> None:
+    law = Stairs(epsilon=epsilon, width=width, flat=data.draw(st.integers(1, width)))
+    for y in (-2 * width - 1, -width, -1, 0, 1, width, 3 * width + 2):
+        step = law.cdf(y) - law.cdf(y - 1)
+        truth = mass(law.log_mass(y))
+        assert step.low <= truth.high + HAIR
+        assert truth.low - HAIR <= step.high
+    points = np.array([-7.5, -1.0, 0.0, 0.5, 4.0, 40.0])
+    exact = [float(1 - law.cdf(math.floor(x)).low) for x in points]
+    assert law.tails(points) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+def test_stairs_one_wide_are_geometric_noise() -> None:
+    stairs, plain = Stairs(epsilon=F(1, 3), width=1, flat=1), DiscreteLaplace(scale=F(3))
+    for y in range(-9, 10):
+        assert abs(stairs.log_mass(y).low - plain.log_mass(y).low) < HAIR
+
+
+@given(scales, st.integers(1, 8), st.integers(0, 20), st.integers(-40, 40), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_shift_crosses_no_more_stairs_than_the_bound_says(
+    epsilon: Fraction, width: int, shift: int, y: int, data: st.DataObject
+) -> None:
+    flat = data.draw(st.integers(1, width))
+    mechanism = Staircase(epsilon=epsilon, width=width, flat=flat)
+    crossed = abs(mechanism.noise.level(y) - mechanism.noise.level(y - shift)) * epsilon
+    for distance in (Distance(l0=1, linf=F(shift)), Distance(l1=F(shift)), Distance(l0=3, l1=F(shift))):
+        bound = mechanism.bound(distance).epsilon
+        assert bound is not None
+        assert crossed <= bound
+
+
+def test_the_staircase_has_the_least_error_of_all_widths_of_its_first_step() -> None:
+    for epsilon, d in product((F(1, 2), F(1), F(2), F(5)), (1, 2, 7, 30)):
+        best = Staircase.at(epsilon=epsilon, distance=Distance(l0=1, linf=F(d)))
+        errors = [Stairs(epsilon=epsilon, width=d, flat=r).mean_error for r in range(1, d + 1)]
+        assert best.noise.mean_error == pytest.approx(min(errors))
+        # the error of geometric noise at the same price
+        a = math.exp(-epsilon / d)
+        assert best.noise.mean_error <= 2 * a / (1 - a * a) * (1 + 1e-12)
+
+
+def test_the_mean_error_of_stairs_is_that_of_the_law() -> None:
+    law = Stairs(epsilon=F(1, 2), width=5, flat=2)
+    sums = sum(abs(y) * float(mass(law.log_mass(y)).low) for y in range(-500, 501))
+    assert law.mean_error == pytest.approx(sums, rel=1e-12)
+
+
+# Gaussian ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameter", [F(1, 50), F(1), F(7, 2), F(255), F(256), F(10**5), F(10**9, 7)])
+def test_the_gaussian_law_is_consistent(parameter: Fraction) -> None:
+    law = DiscreteGaussian(parameter=parameter)
+    spread = math.isqrt(int(parameter)) + 1
+    for y in (-3 * spread, -1, 0, 1, spread, 5 * spread):
+        step, truth = law.cdf(y) - law.cdf(y - 1), mass(law.log_mass(y))
+        assert step.low <= truth.high + HAIR
+        assert truth.low - HAIR <= step.high
+    assert law.cdf(-1).high + law.cdf(0).low >= 1 - HAIR  # symmetric
+    points = np.array([-2.5 * spread, -1.0, 0.0, 0.5, 4.0 * spread])
+    exact = [float(1 - law.cdf(math.floor(x)).low) for x in points]
+    assert law.tails(points) == pytest.approx(exact, rel=2e-3, abs=1e-12)
+    assert law.window(F(1, 20)) == Line.window(law, F(1, 20))
+
+
+@given(st.fractions(F(1, 20), 300, max_denominator=20), st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_the_sums_of_the_gaussian_contain_the_sums_term_by_term(variance: Fraction, n: int) -> None:
+    """On both sides of the variance at which terms give way to integrals."""
+    low = sum((numbers.exp(-F(y * y) / (2 * variance)).low for y in range(n, n + 300)), F(0))
+    high = sum((numbers.exp(-F(y * y) / (2 * variance)).high for y in range(n, n + 300)), F(0))
+    found = gaussian.Sums(variance).beyond(n)
+    assert found.low <= high + F(1, 10**30)  # beyond 300 more terms lies less than that
+    assert low <= found.high
+
+
+@given(
+    st.fractions(F(1, 10), 60, max_denominator=10), st.integers(1, 6), st.fractions(0, 3, max_denominator=9)
+)
+@settings(max_examples=60, deadline=None)
+def test_delta_in_one_dimension_is_that_of_the_discrete_law(
+    parameter: Fraction, shift: int, epsilon: Fraction
+) -> None:
+    law, factor = DiscreteGaussian(parameter=parameter), float(numbers.exp(epsilon).low)
+    masses = {y: math.exp(float(law.log_mass(y).low)) for y in range(-90, 97)}
+    brute = sum(max(0.0, masses[y] - factor * masses[y + shift]) for y in range(-90, 91))
+    found = Gaussian(parameter=parameter).delta(epsilon=epsilon, distance=Distance(l0=1, linf=F(shift)))
+    assert float(found) == pytest.approx(brute, rel=1e-9, abs=1e-13)
+    larger = Gaussian(parameter=parameter).delta(epsilon=epsilon, distance=Distance(l0=1, linf=F(shift + 1)))
+    assert found <= larger  # a smaller shift is covered
+
+
+def test_the_continuous_formula_understates_delta_at_small_sigma() -> None:
+    one = Distance(l0=1, linf=F(1))
+    exact = Gaussian(parameter=F(1)).delta(epsilon=F(1), distance=one)
+    assert float(exact) > 1.1 * accuracy.continuous_delta(epsilon=1, sigma=1, l2=1)
+    wide = Gaussian(parameter=F(10**8)).delta(epsilon=F(1), distance=Distance(l0=1, linf=F(10**4)))
+    assert float(wide) == pytest.approx(accuracy.continuous_delta(epsilon=1, sigma=1, l2=1), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "distance", [Distance(l0=1, linf=F(1)), Distance(l0=1, linf=F(1000)), Distance(l0=5, linf=F(3))]
+)
+@pytest.mark.parametrize(("epsilon", "delta"), [(F(1, 10), F(1, 10**5)), (F(2), F(1, 10**9))])
+def test_calibrated_noise_is_enough_and_a_hair_less_is_not(
+    distance: Distance, epsilon: Fraction, delta: Fraction
+) -> None:
+    found = Gaussian.calibrated(epsilon=epsilon, delta=delta, distance=distance)
+    assert found.delta(epsilon=epsilon, distance=distance) <= delta
+    less = Gaussian(parameter=found.parameter * F(999, 1000))
+    assert less.delta(epsilon=epsilon, distance=distance) > delta
+    needed = found.epsilon(delta=delta, distance=distance)
+    assert epsilon - F(1, 1000) < needed <= epsilon
+
+
+@given(st.fractions(F(1, 1000), 2, max_denominator=1000), st.fractions(F(1, 100), 8, max_denominator=100))
+@settings(max_examples=80, deadline=None)
+def test_delta_from_rho_is_at_least_that_of_a_gaussian_with_that_rho(
+    rho: Fraction, epsilon: Fraction
+) -> None:
+    found = Bound(rho=rho).delta_at(epsilon)
+    sigma = 1 / math.sqrt(2 * rho)
+    assert float(found) >= accuracy.continuous_delta(epsilon=float(epsilon), sigma=sigma, l2=1) * (1 - 1e-9)
+    assert found <= 1
+
+
+def test_what_a_bound_proves_at_an_epsilon() -> None:
+    assert Bound(epsilon=F(1)).delta_at(F(1)) == 0
+    assert 0 < Bound(epsilon=F(1)).delta_at(F(3, 4)) < 1  # through epsilon^2/2-zCDP
+    assert Bound(epsilon=F(1), delta=F(1, 100)).delta_at(F(2)) == F(1, 100)
+    assert Bound(epsilon=F(1), delta=F(1, 100)).delta_at(F(1, 2)) == 1
+    assert Bound().delta_at(F(100)) == 1
+    assert Bound(rho=F(0)).delta_at(F(0)) == 0
+    assert Bound(rho=F(2)).delta_at(F(1)) == 1
+
+
+# Cube ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_radius_of_a_cube_is_drawn_with_its_law(k: int) -> None:
+    scale = F(1, 2)
+    masses, undecided = walk(CubeLaw(scale, (0,) * k).attempt_radius, F(1, 2**16))
+    weights = {m: (2 * m + 1) ** k * math.exp(-m / scale) for m in range(60)}
+    total = sum(weights.values())
+    for m, seen in given_success(masses, undecided).items():
+        assert float(seen.low) <= weights[m] / total * (1 + 1e-12)
+        assert weights[m] / total <= float(seen.high) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("scale", [F(1, 2), F(3), F(50)])
+def test_the_normaliser_of_cube_noise_is_the_sum_of_its_weights(k: int, scale: Fraction) -> None:
+    """(2m+1)^k - (2m-1)^k vectors have their largest coordinate at m."""
+    weights = (
+        ((2 * m + 1) ** k - abs(2 * m - 1) ** k) * math.exp(-m / scale)
+        for m in range(1, int(60 * scale) + 400)
+    )
+    assert float(_cube_total(scale, k).low) == pytest.approx(1 + math.fsum(weights), rel=1e-9)
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=4), st.data())
+@settings(max_examples=60, deadline=None)
+def test_cube_noise_tells_neighbours_apart_by_no_more_than_its_bound(
+    moves: list[int], data: st.DataObject
+) -> None:
+    mechanism = Cube(scale=F(2))
+    y = tuple(data.draw(st.integers(-20, 20)) for _ in moves)
+    ratio = mechanism.law((0,) * len(moves)).log_mass(y) - mechanism.law(tuple(moves)).log_mass(y)
+    bound = mechanism.bound(Distance(linf=F(max(map(abs, moves))))).epsilon
+    assert bound is not None
+    assert ratio.low <= bound + HAIR
+
+
+def test_cube_noise_is_drawn_around_the_answer_and_refuses_too_many_coordinates() -> None:
+    drawn = Cube(scale=F(10)).law((10**20, -5)).draw(Tape.seeded(1))
+    assert abs(drawn[0] - 10**20) < 10**4
+    with pytest.raises(InvalidParameter, match="finer grid"):
+        Cube(scale=F(1)).law((0,) * 9)
+
+
+# Grids and bounded ranges --------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.fractions(-9, 9, max_denominator=50), st.fractions(-2, 2, max_denominator=50)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(0, 6),
+)
+@settings(max_examples=200, deadline=None)
+def test_steps_on_a_grid_lie_no_further_apart_than_in_steps_says(
+    pairs: list[tuple[Fraction, Fraction]], bits: int
+) -> None:
+    moves = [move for _, move in pairs]
+    l0 = sum(move != 0 for move in moves)
+    real = Distance(
+        l0=l0,
+        l1=sum(map(abs, moves), F(0)),
+        l2_squared=sum((m * m for m in moves), F(0)),
+        linf=max(map(abs, moves)),
+    )
+    steps = [math.floor((x + m) * 2**bits) - math.floor(x * 2**bits) for x, m in pairs]
+    for known in (real, Distance(l0=l0, l1=real.l1), Distance(l0=l0, l2_squared=real.l2_squared)):
+        claimed = OnGrid(core=Geometric(scale=F(1)), bits=bits).in_steps(known)
+        assert claimed.l1 is None or sum(map(abs, steps)) <= claimed.l1
+        assert claimed.linf is None or max(map(abs, steps)) <= claimed.linf
+        assert claimed.l2_squared is None or sum(s * s for s in steps) <= claimed.l2_squared
+        assert claimed.l0 is None or sum(s != 0 for s in steps) <= claimed.l0
+
+
+def test_without_knowing_how_many_coordinates_move_a_grid_proves_no_sum() -> None:
+    grid = laplace(scale=F(10), bits=4)
+    assert grid.bound(Distance(l1=F(1))).epsilon is None
+    assert grid.bound(Distance(l0=1, l1=F(1))).epsilon == F(1, 10)
+    assert grid.bound(Distance(l0=0)).epsilon == 0
+
+
+def test_reals_come_out_as_multiples_of_the_step() -> None:
+    for mechanism in (laplace(scale=F(2), bits=5), normal(variance=F(4), bits=5)):
+        (drawn,) = mechanism.law((F(1, 3),)).draw(SystemCoins())
+        assert (drawn * 32).denominator == 1
+        assert abs(drawn) < 200
+    with pytest.raises(InvalidParameter, match="multiple"):
+        laplace(scale=F(2), bits=5).law((F(1, 3),)).log_mass((F(1, 3),))
+    with pytest.raises(InvalidParameter, match="bits"):
+        OnGrid(core=Geometric(scale=F(1)), bits=-1)
+
+
+@given(st.integers(-3, 9), st.integers(0, 6), scales)
+@settings(max_examples=40, deadline=None)
+def test_what_leaves_the_range_is_moved_to_the_ends_and_nothing_is_lost(
+    answer: int, high: int, scale: Fraction
+) -> None:
+    law = Truncated(core=Geometric(scale=scale), low=0, high=high).law((answer,))
+    total = sum((mass(law.log_mass((y,))).low for y in range(high + 1)), F(0))
+    assert abs(1 - total) < HAIR
+    drawn = law.draw(SystemCoins())
+    assert 0 <= drawn[0] <= high
+
+
+def test_bulk_draws_of_a_bounded_range_stay_inside_even_where_int64_would_overflow() -> None:
+    wild = Ends(DiscreteLaplace(scale=F(2**60)), centre=2**61, low=-(2**61), high=2**61)
+    drawn = wild.draws(SystemCoins(), 2000)
+    assert drawn.min() >= -(2**61)
+    assert drawn.max() == 2**61
+    wide = Ends(DiscreteLaplace(scale=F(2**70)), centre=0, low=-(2**80), high=2**80).draws(SystemCoins(), 200)
+    assert max(map(abs, wide.tolist())) > 2**63
+
+
+@pytest.mark.parametrize("scale", [F(1, 2), F(2)])
+def test_the_renormalised_kind_draws_its_law(scale: Fraction) -> None:
+    law = Inside(scale, 1, 0, 3)
+    masses, undecided = walk(law.attempt, F(1, 2**14))
+    agree(given_success(masses, undecided), law)
+    assert all(0 <= law.draw(SystemCoins()) <= 3 for _ in range(50))
+    far = Inside(F(1, 9), 50, 0, 100)  # a wide range: the other way to draw
+    assert {far.draw(SystemCoins()) for _ in range(50)} <= set(range(45, 56))
+
+
+@given(scales, st.integers(0, 8), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_renormalising_costs_what_its_bound_says_and_not_less(scale: Fraction, high: int, d: int) -> None:
+    mechanism = Renormalised(scale=scale, low=0, high=high)
+    bound = mechanism.bound(Distance(linf=F(d))).epsilon
+    assert bound is not None
+    worst = F(0)
+    for a, b in product(range(high + 1), repeat=2):
+        if abs(a - b) <= d:
+            for z in range(high + 1):
+                worst = max(worst, (mechanism.law(a).log_mass(z) - mechanism.law(b).log_mass(z)).low)
+    assert worst <= bound + HAIR
+    assert bound <= worst + HAIR  # and it is attained
+    law = mechanism.law(high // 2)
+    assert abs(1 - law.cdf(high).low) < HAIR
+    step = law.cdf(0) - law.cdf(-1)
+    assert abs(step.low - mass(law.log_mass(0)).low) < HAIR
+
+
+# Selection -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scores", [[0], [2, 0], [F(1, 3), F(1, 2), 1], [5, 5, 4]])
+def test_selections_draw_their_laws(scores: list[int | Fraction]) -> None:
+    costs = Costs.of(scores, F(3, 2))
+    masses, undecided = walk(Softmax(costs).attempt, F(1, 2**14))
+    agree(given_success(masses, undecided), Softmax(costs))
+    agree(walked(Flipped(costs).draw), Flipped(costs))
+    if all(isinstance(s, int) for s in scores):
+        law = NoisyMax(scale=F(1, 2)).law(scores)
+        agree(walked(law.draw, F(1, 2**13)), law)
+
+
+def test_the_top_two_of_three_are_drawn_with_their_law() -> None:
+    law = Peeled(Costs.of([2, 1, 0], F(1)), 2)
+    total = sum((mass(law.log_mass((a, b))).low for a, b in product(range(3), repeat=2) if a != b), F(0))
+    assert abs(1 - total) < HAIR
+    counts = {law.draw(Tape.seeded(seed)) for seed in range(200)}
+    assert len(counts) == 6
+    assert TopK(scale=F(1, 10**6), count=3).law([1, 3, 2]).draw(SystemCoins()) == (1, 2, 0)
+
+
+def neighbours(scores: list[int], moves: list[int]) -> list[int]:
+    return [score + move for score, move in zip(scores, moves, strict=True)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 1)), min_size=1, max_size=5), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_no_choice_tells_more_than_its_bound(pairs: list[tuple[int, int]], monotone: bool) -> None:
+    scores = [score for score, _ in pairs]
+    moves = [abs(move) if monotone else move for _, move in pairs]
+    one = Distance(linf=F(1))
+    for kind in (Exponential, PermuteAndFlip, NoisyMax):
+        mechanism: Selection = kind.at(epsilon=F(1), distance=one, monotone=monotone)
+        here, there = mechanism.law(scores), mechanism.law(neighbours(scores, moves))
+        for i in range(len(scores)):
+            ratio = here.log_mass(i) - there.log_mass(i)
+            assert -1 - F(1, 10**9) <= ratio.high
+            assert ratio.low <= 1 + F(1, 10**9)
+        assert mechanism.bound(one).epsilon == 1
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=6), scales)
+@settings(max_examples=60, deadline=None)
+def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism(
+    scores: list[int], scale: Fraction
+) -> None:
+    def expected(law: Law[int]) -> float:
+        return sum(u * math.exp(float(law.log_mass(i).low)) for i, u in enumerate(scores))
+
+    costs = Costs.of(scores, scale)
+    assert expected(Flipped(costs)) >= expected(Softmax(costs)) - 1e-12
+
+
+def test_ties_of_a_noisy_maximum_go_to_the_first() -> None:
+    assert Noisiest(DiscreteLaplace(scale=F(1, 10**9)), (3, 7, 7, 1)).draw(SystemCoins()) == 1
+    many = tuple([0] * 200 + [5] + [5] * 10)
+    assert Noisiest(DiscreteLaplace(scale=F(1, 10**9)), many).draw(SystemCoins()) == 200
+
+
+def test_scores_of_any_width_are_exact() -> None:
+    top = np.iinfo(np.int64).max
+    wild = [
+        np.array([top, -top - 1, 0]),
+        np.array([2**64 - 1, 0], dtype=np.uint64),
+        [10**40, 10**40 - 1],
+        [F(1, 10**30), F(0)],
+    ]
+    for scores in wild:
+        for kind in (Exponential, PermuteAndFlip):
+            assert kind(scale=F(1, 10**40)).law(scores).draw(SystemCoins()) == 0  # type: ignore[arg-type]
+    assert Exponential(scale=F(10**50)).law([10**40, 0]).draw(SystemCoins()) in (0, 1)
+    wide = NoisyMax(scale=F(2**70)).law(np.array([top] * 150))
+    assert 0 <= wide.draw(SystemCoins()) < 150
+
+
+def test_a_million_candidates_are_no_trouble() -> None:
+    scores = np.arange(1_000_000) // 1000
+    for mechanism in (
+        Exponential(scale=F(1, 2)),
+        PermuteAndFlip(scale=F(1, 2)),
+        NoisyMax(scale=F(1, 2)),
+    ):
+        assert mechanism.law(scores).draw(SystemCoins()) > 900_000
+    chosen = TopK(scale=F(1, 2), count=5).law(scores).draw(SystemCoins())
+    assert len(set(chosen)) == 5
+    assert min(chosen) > 900_000
+
+
+# Sparse vector -------------------------------------------------------------------------------------------
+
+
+def strings(watch: SparseVector, answers: list[int]) -> dict[str, float]:
+    """The probability of everything a conversation can say, summed over the threshold's noise."""
+    noise = DiscreteLaplace(scale=watch.threshold_scale)
+    fresh = DiscreteLaplace(scale=watch.answer_scale)
+    spread = noise.window(F(1, 10**12))
+    found: dict[str, float] = {}
+    below = {
+        (q, z): float(fresh.cdf(watch.threshold + z - q - 1).low) for q in set(answers) for z in spread
+    }  # P(answer + noise < threshold + z)
+    for said in product("01", repeat=len(answers)):
+        alarms = [i for i, bit in enumerate(said) if bit == "1"]
+        if len(alarms) > watch.limit:
+            continue
+        end = alarms[watch.limit - 1] + 1 if len(alarms) == watch.limit else len(answers)
+        text = "".join(said[:end])
+        if text in found:
+            continue
+        found[text] = sum(
+            math.exp(float(noise.log_mass(z).low))
+            * math.prod(
+                1 - below[q, z] if bit == "1" else below[q, z] for q, bit in zip(answers, text, strict=False)
+            )
+            for z in spread
+        )
+    return found
+
+
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_no_conversation_tells_more_than_its_bound(limit: int, monotone: bool) -> None:
+    one = Distance(linf=F(1))
+    watch = SparseVector.at(epsilon=F(1), distance=one, threshold=2, limit=limit, monotone=monotone)
+    assert watch.bound(one).epsilon == 1
+    worst = 0.0
+    for moves in product((0, 1) if monotone else (-1, 0, 1), repeat=4):
+        here, there = strings(watch, [0, 3, 1, 2]), strings(watch, neighbours([0, 3, 1, 2], list(moves)))
+        assert sum(here.values()) == pytest.approx(1, abs=1e-9)
+        worst = max(worst, *(abs(math.log(here[s] / there[s])) for s in here))
+    assert worst <= 1 + 1e-9
+    assert worst > 0.4  # and the bound is not idle
+
+
+def test_a_conversation_draws_what_it_says_and_ends() -> None:
+    watch = SparseVector(threshold=1, threshold_scale=F(1, 2), answer_scale=F(1, 2), limit=1)
+
+    def talk(coins: Coins) -> str:
+        state, said = watch.start(coins), ""
+        for answer in (0, 1):
+            state, above = watch.reply(state, answer, coins)
+            said += "1" if above else "0"
+            if above:
+                break
+        return said
+
+    masses, undecided = walk(talk, F(1, 2**14))
+    for said, truth in strings(watch, [0, 1]).items():
+        assert float(masses[said]) <= truth + 1e-9
+        assert truth <= float(masses[said] + undecided) + 1e-9
+    state = watch.start(SystemCoins())
+    assert "threshold" not in repr(state)
+    while state.left:
+        state, _ = watch.reply(state, 10**6, SystemCoins())
+    with pytest.raises(ConversationEnded, match="charged anew"):
+        watch.reply(state, 0, SystemCoins())
+
+
+# Randomized response and tables -----------------------------------------------------------------------
+
+
+@given(st.integers(2, 5), st.fractions(F(1, 2), F(99, 100), max_denominator=40))
+@settings(max_examples=40, deadline=None)
+def test_randomized_response_draws_its_own_law(size: int, keep: Fraction) -> None:
+    mechanism = RandomizedResponse(keep=keep, size=size)
+    for y, seen in walked(mechanism.law(size - 1).draw).items():
+        assert seen.low <= mechanism.law(size - 1).mass(y) <= seen.high
+    bound = mechanism.bound(Distance(l0=1)).epsilon
+    assert bound == mechanism.table().worst().epsilon
+    assert mechanism.table().worst().ratio == mechanism.ratio
+
+
+@given(st.fractions(F(1, 100), 8, max_denominator=100), st.integers(2, 50))
+@settings(max_examples=60, deadline=None)
+def test_the_epsilon_form_never_costs_more_than_asked(epsilon: Fraction, size: int) -> None:
+    mechanism = RandomizedResponse.at(epsilon=epsilon, size=size)
+    assert numbers.log(mechanism.ratio).low <= epsilon
+    assert numbers.log(mechanism.ratio).low > epsilon - F(1, 10**12)
+
+
+@pytest.mark.parametrize(("share", "people"), [(0, 40), (10, 40), (40, 40)])
+def test_the_interval_of_randomized_response_covers(share: int, people: int) -> None:
+    """Exact coverage for a fixed set of people: two binomials, convolved."""
+    mechanism = RandomizedResponse.two_coins()
+
+    def binomial(n: int, p: float) -> np.ndarray:
+        return np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
+
+    law = np.convolve(binomial(share, 0.75), binomial(people - share, 0.25))
+    covered = 0.0
+    for told, chance in enumerate(law):
+        _, yes = mechanism.estimate([people - told, told])
+        covered += chance * (yes.low <= share / people <= yes.high)
+    assert covered >= 0.95
+    assert proportion(0, 10, 0.05)[0] == 0
+    assert proportion(10, 10, 0.05)[1] == 1
+
+
+rows = st.integers(2, 4).flatmap(
+    lambda n: st.lists(st.lists(st.integers(1, 9), min_size=n, max_size=n), min_size=2, max_size=4)
+)
+
+
+def table_of(weights: list[list[int]]) -> Table[int, int]:
+    return Table(tuple(tuple(F(w, sum(row)) for w in row) for row in weights))
+
+
+@given(rows)
+@settings(max_examples=80, deadline=None)
+def test_the_worst_pair_of_a_table_is_the_worst(weights: list[list[int]]) -> None:
+    table = table_of(weights)
+    pairs = [(x, y) for x, y in product(table.secrets, repeat=2) if x != y]
+    ratios = [a / b for x, y in pairs for a, b in zip(table.rows[x], table.rows[y], strict=True)]
+    assert table.worst().ratio == table.worst(pairs).ratio == max(ratios)
+    assert table.worst_under(lambda _x, _y: 1).ratio == max(ratios)
+    worst = table.worst()
+    if worst.pair is not None and worst.output is not None:
+        assert (
+            table.law(worst.pair[0]).mass(worst.output) / table.law(worst.pair[1]).mass(worst.output)
+            == worst.ratio
+        )
+    assert worst.epsilon is not None
+    assert table.delta(worst.epsilon) == 0
+    assert table.delta(F(0)) == max(
+        sum((max(a - b, F(0)) for a, b in zip(table.rows[x], table.rows[y], strict=True)), F(0))
+        for x, y in pairs
+    )
+
+
+@given(rows, rows)
+@settings(max_examples=60, deadline=None)
+def test_post_processing_never_costs_and_products_add_up(one: list[list[int]], two: list[list[int]]) -> None:
+    table = table_of(one)
+    post = table_of([[*row] for row in two[:1] * len(table.outputs)])
+    varied = table_of([two[i % len(two)] for i in range(len(table.outputs))])
+    before = table.worst().ratio
+    assert before is not None
+    for processed in (table.then(post), table.then(varied)):
+        after = processed.worst().ratio
+        assert after is not None
+        assert after <= before
+    twice = table.beside(table).worst().ratio
+    assert twice == before**2
+    side = table.across(varied)
+    changed = [((x, w), (y, w)) for x, y in product(table.secrets, repeat=2) if x < y for w in varied.secrets]
+    assert side.worst(changed).ratio == before  # only one secret changes: its own price
+
+
+def test_an_oblivious_mechanism_looks_only_at_the_answer() -> None:
+    counts = {(a, b): a + b for a, b in product((0, 1), repeat=2)}
+    noisy = Table.geometric(ratio=F(1, 2), size=3).after(counts)
+    assert noisy.looks_only_at(counts)
+    assert noisy.worst([((0, 0), (0, 1)), ((1, 0), (1, 1))]).ratio == 2
+    direct = Table.of(counts, lambda x: {0: F(1 + x[0], 3), 1: F(2 - x[0], 3)})
+    assert not direct.looks_only_at(counts)
+
+
+def test_a_zero_beside_a_positive_entry_is_an_infinite_epsilon() -> None:
+    table = Table(((F(1, 2), F(1, 2), F(0)), (F(1, 2), F(1, 4), F(1, 4)), (F(1, 2), F(1, 4), F(1, 4))))
+    assert table.worst().epsilon is None
+    assert table.worst([(1, 2)]).epsilon == 0
+    assert table.bound(Distance(l0=1)).epsilon is None
+    assert table.worst_under(lambda _x, _y: 0).epsilon is None
+    assert table.delta(F(100)) == F(1, 4)
+    assert [d for _, d in table.curve([F(0), F(1), F(50)])] == sorted(
+        (d for _, d in table.curve([F(0), F(1), F(50)])), reverse=True
+    )
+
+
+def test_floats_become_a_table_that_reports_its_own_epsilon() -> None:
+    rounded = Table.from_floats([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    assert all(sum(row) == 1 for row in rounded.table.rows)
+    assert rounded.epsilon is not None
+    assert float(rounded.epsilon) == pytest.approx(math.log(7), rel=1e-12)
+    assert rounded.moved < 1e-15
+    coarse = Table.from_floats([[0.999, 0.001], [0.5, 0.5]], bits=4)
+    assert coarse.epsilon is None  # 0.001 was rounded to 0: the report says so
+    assert Table.from_floats([[0.5, 0.5], [0.5, 0.5]], neighbours=[(0, 1)]).epsilon == 0
+
+
+# Bad input -----------------------------------------------------------------------------------------------
+
+NAN, INF = float("nan"), float("inf")
+ONE = Distance(linf=F(1))
+
+
+@pytest.mark.parametrize(
+    ("named", "call"),
+    [
+        ("scale", lambda: Geometric(scale=F(0))),
+        ("scale", lambda: Geometric(scale=NAN)),  # type: ignore[arg-type]
+        ("scale", lambda: Geometric(scale="1")),  # type: ignore[arg-type]
+        ("parameter", lambda: Gaussian(parameter=INF)),  # type: ignore[arg-type]
+        ("parameter", lambda: Gaussian(parameter=F(-1))),
+        ("epsilon", lambda: Gaussian.calibrated(epsilon=F(0), delta=F(1, 9), distance=ONE)),
+        ("delta", lambda: Gaussian.calibrated(epsilon=F(1), delta=F(1), distance=ONE)),
+        ("delta", lambda: Gaussian.calibrated(epsilon=F(1), delta=0.1, distance=ONE)),  # type: ignore[arg-type]
+        ("distance", lambda: Gaussian.calibrated(epsilon=F(1), delta=F(1, 9), distance=Distance(l0=0))),
+        ("distance", lambda: Gaussian.calibrated(epsilon=F(1), delta=F(1, 9), distance=Distance())),
+        ("epsilon", lambda: Staircase(epsilon=F(-1), width=1, flat=1)),
+        ("width", lambda: Staircase(epsilon=F(1), width=0, flat=1)),
+        ("flat", lambda: Staircase(epsilon=F(1), width=3, flat=4)),
+        ("distance", lambda: Staircase.at(epsilon=F(1), distance=ONE)),
+        ("scale", lambda: Cube(scale=F(0))),
+        ("scale", lambda: laplace(scale=F(0), bits=3)),
+        ("variance", lambda: normal(variance=0.5, bits=3)),  # type: ignore[arg-type]
+        ("high", lambda: Truncated(core=Geometric(scale=F(1)), low=3, high=2)),
+        ("high", lambda: Renormalised(scale=F(1), low=3, high=2)),
+        ("scores", lambda: Exponential(scale=F(1)).law([])),
+        ("scores", lambda: PermuteAndFlip(scale=F(1)).law([])),
+        ("scores", lambda: NoisyMax(scale=F(1)).law([])),
+        ("scores", lambda: NoisyMax(scale=F(1)).law([F(1, 2)])),
+        ("scores", lambda: Exponential(scale=F(1)).law([0.5])),  # type: ignore[list-item]
+        ("scores", lambda: Exponential(scale=F(1)).law(np.array([0.5]))),  # type: ignore[arg-type]
+        ("epsilon", lambda: Exponential.at(epsilon=F(0), distance=ONE)),
+        ("distance", lambda: Exponential.at(epsilon=F(1), distance=Distance())),
+        ("distance", lambda: Exponential.at(epsilon=F(1), distance=Distance(linf=F(0)))),
+        ("count", lambda: TopK(scale=F(1), count=0)),
+        ("count", lambda: TopK(scale=F(1), count=3).law([1, 2])),
+        ("limit", lambda: SparseVector.at(epsilon=F(1), distance=ONE, threshold=0, limit=0)),
+        ("distance", lambda: SparseVector.at(epsilon=F(1), distance=Distance(), threshold=0, limit=1)),
+        (
+            "threshold_scale",
+            lambda: SparseVector(threshold=0, threshold_scale=F(0), answer_scale=F(1), limit=1),
+        ),
+        ("keep", lambda: RandomizedResponse(keep=F(1))),
+        ("keep", lambda: RandomizedResponse(keep=F(1, 3))),
+        ("size", lambda: RandomizedResponse(keep=F(1, 2), size=1)),
+        ("answer", lambda: RandomizedResponse(keep=F(3, 4)).law(2)),
+        ("counts", lambda: RandomizedResponse(keep=F(3, 4)).estimate([1])),
+        ("counts", lambda: RandomizedResponse(keep=F(3, 4)).estimate([0, 0])),
+        ("keep", lambda: RandomizedResponse(keep=F(1, 2)).estimate([1, 1])),
+        ("people", lambda: RandomizedResponse(keep=F(3, 4)).variance(share=F(1, 2), people=0)),
+        ("rows", lambda: Table(())),
+        ("row of 0", lambda: Table(((F(1, 2), F(1, 3)),))),
+        ("row of 1", lambda: Table(((F(1), F(0)), (F(3, 2), F(-1, 2))))),
+        ("row of 1", lambda: Table(((F(1), F(0)), (F(1),)))),
+        ("row of 0", lambda: Table(((0.5, 0.5),))),  # type: ignore[arg-type]
+        ("secrets", lambda: Table(((F(1),), (F(1),)), ("a", "a"))),
+        ("answer", lambda: Table(((F(1),),)).law(7)),
+        ("rows[0]", lambda: Table.from_floats([[0.5, 0.4]])),
+        ("rows[1]", lambda: Table.from_floats([[0.5, 0.5], [NAN, 1.0]])),
+        ("bits", lambda: Table.from_floats([[1.0]], bits=0)),
+        ("neighbours", lambda: Table(((F(1),), (F(1),))).worst([(0, 9)])),
+        ("epsilon", lambda: Table(((F(1),), (F(1),))).delta(F(-1))),
+        ("ratio", lambda: Table.geometric(ratio=F(1), size=3)),
+        ("size", lambda: Table.renormalised(ratio=F(1, 2), size=0)),
+        ("masses", lambda: Finite((0, 1), (F(1, 2), F(1, 3)))),
+        ("masses", lambda: Finite((0,), (F(1, 2), F(1, 2)))),
+        ("times", lambda: accuracy.laplace_tail(times=-1)),
+        ("miss", lambda: accuracy.union_radius(scale=1, count=5, miss=0)),
+        ("count", lambda: accuracy.exact_radius(scale=1, count=0, miss=0.1)),
+        ("best", lambda: accuracy.exponential_loss(epsilon=1, distance=1, candidates=2, best=3, miss=0.1)),
+        ("epsilon", lambda: accuracy.best_of_two(epsilon=NAN, gap=1)),
+        ("sigma", lambda: accuracy.continuous_delta(epsilon=1, sigma=0, l2=1)),
+        ("people", lambda: ONE.times(-1)),
+    ],
+)
+def test_bad_input_is_named_and_says_what_to_write(named: str, call: Callable[[], object]) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        call()
+    assert caught.value.name == named
+    assert caught.value.advice
+
+
+def test_a_grid_law_is_the_integer_law_through_its_scale() -> None:
+    law = laplace(scale=F(2), bits=3).law((F(1, 3), F(5)))
+    assert isinstance(law, Scaled)
+    assert law.log_mass((F(1, 8), F(5))) == Geometric(scale=F(16)).law((2, 40)).log_mass((1, 40))
