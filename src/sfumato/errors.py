@@ -52,7 +52,7 @@ class InvalidParameter(SfumatoError, ValueError):
 
     def __init__(self, name: str, value: object, advice: str) -> None:
         self.name, self.value, self.advice = name, value, advice
-        super().__init__(f"{name} = {value!s} cannot be used: {advice}")
+        super().__init__(f"{name} = {_shown(value)} cannot be used: {advice}")
 
 
 class ConversationEnded(SfumatoError):
@@ -64,6 +64,15 @@ class ConversationEnded(SfumatoError):
             f"this conversation has said {limit} times that an answer is above the threshold, which is all "
             f"it was charged for. Nothing was drawn. Start another one; it is charged anew."
         )
+
+
+def _shown(value: object) -> str:
+    """The value as text, cut where nobody would read on; Python refuses to print very long integers."""
+    try:
+        text = str(value)
+    except ValueError:
+        return "a huge number"
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 class PolicyError(SfumatoError):

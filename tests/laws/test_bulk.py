@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.laws.test_samplers import given_success
 
 from sfumato.exact import bulk, numbers
-from sfumato.exact.bulk import NUMPY, Bell, Cuts, Lookup, rational
+from sfumato.exact.bulk import NUMPY, Bell, Cuts, Lookup
 from sfumato.exact.coins import Coins, SystemCoins, Tape, walk
 from sfumato.exact.numbers import Interval
 
@@ -63,16 +63,6 @@ def test_a_lookup_draws_its_law_through_every_tie(bits: int, linear: Fraction, s
     masses, undecided = walk(bell.lookup.draw, Fraction(1, 2**16))
     assert undecided < Fraction(1, 500)
     agree({y: Interval(seen, seen + undecided) for y, seen in masses.items()}, bell_masses(bell))
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any))
-@settings(max_examples=30, deadline=None)
-def test_a_lookup_of_rational_masses_draws_them(weights: list[int]) -> None:
-    masses = [Fraction(w, sum(weights)) for w in weights]
-    seen, undecided = walk(Lookup(rational(masses), bits=4).draw, Fraction(1, 2**13))
-    for y, mass in enumerate(masses):
-        assert seen.get(y, Fraction(0)) <= mass <= seen.get(y, Fraction(0)) + undecided
-    assert undecided < Fraction(1, 100)
 
 
 class SmallWords(Coins):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from sfumato.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     Distance,
+    Distances,
     Exponential,
     Finite,
     Gaussian,
@@ -37,6 +40,7 @@ from sfumato.mechanisms import (
     SparseVector,
     Staircase,
     Stairs,
+    Step,
     Table,
     TopK,
     Truncated,
@@ -160,11 +164,11 @@ def test_the_gaussian_law_is_consistent(parameter: Fraction) -> None:
 @settings(max_examples=40, deadline=None)
 def test_the_sums_of_the_gaussian_contain_the_sums_term_by_term(variance: Fraction, n: int) -> None:
     """On both sides of the variance at which terms give way to integrals."""
-    low = sum((numbers.exp(-F(y * y) / (2 * variance)).low for y in range(n, n + 300)), F(0))
-    high = sum((numbers.exp(-F(y * y) / (2 * variance)).high for y in range(n, n + 300)), F(0))
+    terms = math.fsum(math.exp(-y * y / (2 * float(variance))) for y in range(n, n + 900))
     found = gaussian.Sums(variance).beyond(n)
-    assert found.low <= high + F(1, 10**30)  # beyond 300 more terms lies less than that
-    assert low <= found.high
+    assert float(found.low) <= terms * (1 + 1e-12)
+    assert terms * (1 - 1e-12) <= float(found.high)
+    assert found.high - found.low <= F(1, 10**9) * found.high or float(found.high) < 1e-80
 
 
 @given(
@@ -203,7 +207,7 @@ def test_calibrated_noise_is_enough_and_a_hair_less_is_not(
     less = Gaussian(parameter=found.parameter * F(999, 1000))
     assert less.delta(epsilon=epsilon, distance=distance) > delta
     needed = found.epsilon(delta=delta, distance=distance)
-    assert epsilon - F(1, 1000) < needed <= epsilon
+    assert epsilon - F(1, 1000) < needed < epsilon + F(1, 2**19)
 
 
 @given(st.fractions(F(1, 1000), 2, max_denominator=1000), st.fractions(F(1, 100), 8, max_denominator=100))
@@ -224,7 +228,9 @@ def test_what_a_bound_proves_at_an_epsilon() -> None:
     assert Bound(epsilon=F(1), delta=F(1, 100)).delta_at(F(1, 2)) == 1
     assert Bound().delta_at(F(100)) == 1
     assert Bound(rho=F(0)).delta_at(F(0)) == 0
-    assert Bound(rho=F(2)).delta_at(F(1)) == 1
+    assert 0.5 < Bound(rho=F(2)).delta_at(F(1)) < 1
+    assert Bound(rho=F(10**6)).delta_at(F(1)) == 1
+    assert Bound(rho=F(1, 2**500)).delta_at(F(10**9)) < F(1, 10**300)
 
 
 # Cube ----------------------------------------------------------------------------------------------------
@@ -353,17 +359,16 @@ def test_the_renormalised_kind_draws_its_law(scale: Fraction) -> None:
     assert {far.draw(SystemCoins()) for _ in range(50)} <= set(range(45, 56))
 
 
-@given(scales, st.integers(0, 8), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@given(scales, st.integers(0, 6), st.integers(0, 7))
+@settings(max_examples=40, deadline=None)
 def test_renormalising_costs_what_its_bound_says_and_not_less(scale: Fraction, high: int, d: int) -> None:
     mechanism = Renormalised(scale=scale, low=0, high=high)
     bound = mechanism.bound(Distance(linf=F(d))).epsilon
     assert bound is not None
-    worst = F(0)
-    for a, b in product(range(high + 1), repeat=2):
-        if abs(a - b) <= d:
-            for z in range(high + 1):
-                worst = max(worst, (mechanism.law(a).log_mass(z) - mechanism.law(b).log_mass(z)).low)
+    places = range(high + 1)
+    logs = [[mechanism.law(a).log_mass(z).low for z in places] for a in places]
+    near = [(a, b) for a, b in product(places, repeat=2) if abs(a - b) <= d]
+    worst = max((logs[a][z] - logs[b][z] for a, b in near for z in places), default=F(0))
     assert worst <= bound + HAIR
     assert bound <= worst + HAIR  # and it is attained
     law = mechanism.law(high // 2)
@@ -404,15 +409,17 @@ def neighbours(scores: list[int], moves: list[int]) -> list[int]:
 def test_no_choice_tells_more_than_its_bound(pairs: list[tuple[int, int]], monotone: bool) -> None:
     scores = [score for score, _ in pairs]
     moves = [abs(move) if monotone else move for _, move in pairs]
-    one = Distance(linf=F(1))
-    for kind in (Exponential, PermuteAndFlip, NoisyMax):
-        mechanism: Selection = kind.at(epsilon=F(1), distance=one, monotone=monotone)
-        here, there = mechanism.law(scores), mechanism.law(neighbours(scores, moves))
-        for i in range(len(scores)):
+    one = Distance(linf=F(1), monotone=monotone)
+    # a noisy maximum is a sum over all its noise: short lists, and a price that keeps it narrow
+    for kind, size, epsilon in ((Exponential, 5, 1), (PermuteAndFlip, 5, 1), (NoisyMax, 2, 4)):
+        mechanism: Selection = kind.at(epsilon=F(epsilon), distance=one)
+        here = mechanism.law(scores[:size])
+        there = mechanism.law(neighbours(scores[:size], moves[:size]))
+        for i in range(len(scores[:size])):
             ratio = here.log_mass(i) - there.log_mass(i)
-            assert -1 - F(1, 10**9) <= ratio.high
-            assert ratio.low <= 1 + F(1, 10**9)
-        assert mechanism.bound(one).epsilon == 1
+            assert -epsilon - F(1, 10**9) <= ratio.high
+            assert ratio.low <= epsilon + F(1, 10**9)
+        assert mechanism.bound(one).epsilon == epsilon
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=6), scales)
@@ -467,36 +474,29 @@ def test_a_million_candidates_are_no_trouble() -> None:
 
 def strings(watch: SparseVector, answers: list[int]) -> dict[str, float]:
     """The probability of everything a conversation can say, summed over the threshold's noise."""
-    noise = DiscreteLaplace(scale=watch.threshold_scale)
-    fresh = DiscreteLaplace(scale=watch.answer_scale)
-    spread = noise.window(F(1, 10**12))
+    reach = 40 * int(watch.threshold_scale + 1)
+    z = np.arange(-reach, reach + 1, dtype=np.float64)
+    tails = DiscreteLaplace(scale=watch.threshold_scale).tails
+    weights = tails(z - 1) - tails(z)
+    # P(answer + noise >= threshold + z)
+    fresh = DiscreteLaplace(scale=watch.answer_scale).tails
+    above = [fresh(watch.threshold + z - q - 1) for q in answers]
     found: dict[str, float] = {}
-    below = {
-        (q, z): float(fresh.cdf(watch.threshold + z - q - 1).low) for q in set(answers) for z in spread
-    }  # P(answer + noise < threshold + z)
     for said in product("01", repeat=len(answers)):
         alarms = [i for i, bit in enumerate(said) if bit == "1"]
-        if len(alarms) > watch.limit:
-            continue
-        end = alarms[watch.limit - 1] + 1 if len(alarms) == watch.limit else len(answers)
-        text = "".join(said[:end])
-        if text in found:
-            continue
-        found[text] = sum(
-            math.exp(float(noise.log_mass(z).low))
-            * math.prod(
-                1 - below[q, z] if bit == "1" else below[q, z] for q, bit in zip(answers, text, strict=False)
-            )
-            for z in spread
-        )
+        if len(alarms) <= watch.limit:
+            end = alarms[-1] + 1 if len(alarms) == watch.limit else len(answers)
+            text = "".join(said[:end])
+            parts = [above[i] if bit == "1" else 1 - above[i] for i, bit in enumerate(text)]
+            found[text] = float((weights * np.prod(parts, axis=0)).sum())
     return found
 
 
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("limit", [1, 2])
 def test_no_conversation_tells_more_than_its_bound(limit: int, monotone: bool) -> None:
-    one = Distance(linf=F(1))
-    watch = SparseVector.at(epsilon=F(1), distance=one, threshold=2, limit=limit, monotone=monotone)
+    one = Distance(linf=F(1), monotone=monotone)
+    watch = SparseVector.at(epsilon=F(1), distance=one, threshold=2, limit=limit)
     assert watch.bound(one).epsilon == 1
     worst = 0.0
     for moves in product((0, 1) if monotone else (-1, 0, 1), repeat=4):
@@ -524,7 +524,15 @@ def test_a_conversation_draws_what_it_says_and_ends() -> None:
         assert float(masses[said]) <= truth + 1e-9
         assert truth <= float(masses[said] + undecided) + 1e-9
     state = watch.start(SystemCoins())
-    assert "threshold" not in repr(state)
+    assert repr(state) == "Watch(left=1)"
+    with pytest.raises(TypeError, match="copied"):
+        pickle.dumps(state)
+    with pytest.raises(TypeError, match="copied"):
+        copy.copy(state)
+    later, _ = watch.reply(state, -(10**6), SystemCoins())
+    with pytest.raises(InvalidParameter, match="used before"):
+        watch.reply(state, -(10**6), SystemCoins())
+    state = later
     while state.left:
         state, _ = watch.reply(state, 10**6, SystemCoins())
     with pytest.raises(ConversationEnded, match="charged anew"):
@@ -534,7 +542,7 @@ def test_a_conversation_draws_what_it_says_and_ends() -> None:
 # Randomized response and tables -----------------------------------------------------------------------
 
 
-@given(st.integers(2, 5), st.fractions(F(1, 2), F(99, 100), max_denominator=40))
+@given(st.integers(2, 5), st.fractions(F(1, 2), F(39, 40), max_denominator=40))
 @settings(max_examples=40, deadline=None)
 def test_randomized_response_draws_its_own_law(size: int, keep: Fraction) -> None:
     mechanism = RandomizedResponse(keep=keep, size=size)
@@ -631,7 +639,9 @@ def test_an_oblivious_mechanism_looks_only_at_the_answer() -> None:
 
 
 def test_a_zero_beside_a_positive_entry_is_an_infinite_epsilon() -> None:
-    table = Table(((F(1, 2), F(1, 2), F(0)), (F(1, 2), F(1, 4), F(1, 4)), (F(1, 2), F(1, 4), F(1, 4))))
+    table: Table[int, int] = Table(
+        ((F(1, 2), F(1, 2), F(0)), (F(1, 2), F(1, 4), F(1, 4)), (F(1, 2), F(1, 4), F(1, 4)))
+    )
     assert table.worst().epsilon is None
     assert table.worst([(1, 2)]).epsilon == 0
     assert table.bound(Distance(l0=1)).epsilon is None
@@ -657,6 +667,7 @@ def test_floats_become_a_table_that_reports_its_own_epsilon() -> None:
 
 NAN, INF = float("nan"), float("inf")
 ONE = Distance(linf=F(1))
+SURE: Table[int, int] = Table(((F(1),), (F(1),)))
 
 
 @pytest.mark.parametrize(
@@ -684,15 +695,42 @@ ONE = Distance(linf=F(1))
         ("scores", lambda: Exponential(scale=F(1)).law([])),
         ("scores", lambda: PermuteAndFlip(scale=F(1)).law([])),
         ("scores", lambda: NoisyMax(scale=F(1)).law([])),
-        ("scores", lambda: NoisyMax(scale=F(1)).law([F(1, 2)])),
+        ("answer", lambda: NoisyMax(scale=F(1)).law([F(1, 2)])),
         ("scores", lambda: Exponential(scale=F(1)).law([0.5])),  # type: ignore[list-item]
-        ("scores", lambda: Exponential(scale=F(1)).law(np.array([0.5]))),  # type: ignore[arg-type]
+        ("scores", lambda: Exponential(scale=F(1)).law(np.array([0.5]))),
         ("epsilon", lambda: Exponential.at(epsilon=F(0), distance=ONE)),
         ("distance", lambda: Exponential.at(epsilon=F(1), distance=Distance())),
         ("distance", lambda: Exponential.at(epsilon=F(1), distance=Distance(linf=F(0)))),
         ("count", lambda: TopK(scale=F(1), count=0)),
         ("count", lambda: TopK(scale=F(1), count=3).law([1, 2])),
         ("limit", lambda: SparseVector.at(epsilon=F(1), distance=ONE, threshold=0, limit=0)),
+        ("limit", lambda: SparseVector(threshold=0, threshold_scale=F(1), answer_scale=F(1), limit=1.5)),  # type: ignore[arg-type]
+        ("threshold", lambda: SparseVector(threshold=1e18, threshold_scale=F(1), answer_scale=F(1), limit=1)),  # type: ignore[arg-type]
+        ("count", lambda: TopK(scale=F(1), count=F(3, 2))),  # type: ignore[arg-type]
+        ("l0", lambda: Distance(l0=1.5)),  # type: ignore[arg-type]
+        ("l1", lambda: Distance(l1=0.3)),  # type: ignore[arg-type]
+        ("linf", lambda: Distance(linf=NAN)),  # type: ignore[arg-type]
+        ("width", lambda: Staircase(epsilon=F(1), width=2.5, flat=1)),  # type: ignore[arg-type]
+        ("scale", lambda: Geometric(scale=F(10) ** 400)),
+        ("scale", lambda: Geometric(scale=-(F(10) ** 5000))),
+        ("epsilon", lambda: Gaussian(parameter=F(1)).delta(epsilon=F(10**6), distance=ONE)),
+        ("epsilon", lambda: Gaussian(parameter=F(1)).delta(epsilon=F(-1, 2), distance=ONE)),
+        (
+            "distance",
+            lambda: Gaussian.calibrated(epsilon=F(1), delta=F(1, 9), distance=Distance(l0=1, linf=F(1, 2))),
+        ),
+        ("bits", lambda: laplace(scale=F(1), bits=-1)),
+        ("tail", lambda: DiscreteLaplace(scale=F(1)).window(F(1, 10**400))),
+        ("answer", lambda: Geometric(scale=F(1)).law((F(1, 3),))),  # type: ignore[arg-type]
+        ("answer", lambda: Geometric(scale=F(1)).law((NAN,))),  # type: ignore[arg-type]
+        ("answer", lambda: Cube(scale=F(1)).law((0.5,))),  # type: ignore[arg-type]
+        ("answer", lambda: Truncated(core=Geometric(scale=F(1)), low=0, high=1).law((INF,))),  # type: ignore[arg-type]
+        ("answer", lambda: laplace(scale=F(1), bits=3).law((0.5,))),  # type: ignore[arg-type]
+        ("tail", lambda: RandomizedResponse(keep=F(3, 4)).estimate([1, 2], tail=F(5))),
+        ("size", lambda: RandomizedResponse.at(epsilon=F(1), size=0)),
+        ("metric", lambda: SURE.worst_under(lambda _x, _y: -1)),
+        ("rows[0]", lambda: Table.from_floats([[0.2] * 5], bits=1)),
+        ("y", lambda: Truncated(core=Gaussian(parameter=F(1)), low=0, high=100).law((100,)).log_mass((0,))),
         ("distance", lambda: SparseVector.at(epsilon=F(1), distance=Distance(), threshold=0, limit=1)),
         (
             "threshold_scale",
@@ -712,12 +750,12 @@ ONE = Distance(linf=F(1))
         ("row of 1", lambda: Table(((F(1), F(0)), (F(1),)))),
         ("row of 0", lambda: Table(((0.5, 0.5),))),  # type: ignore[arg-type]
         ("secrets", lambda: Table(((F(1),), (F(1),)), ("a", "a"))),
-        ("answer", lambda: Table(((F(1),),)).law(7)),
+        ("answer", lambda: SURE.law(7)),
         ("rows[0]", lambda: Table.from_floats([[0.5, 0.4]])),
         ("rows[1]", lambda: Table.from_floats([[0.5, 0.5], [NAN, 1.0]])),
         ("bits", lambda: Table.from_floats([[1.0]], bits=0)),
-        ("neighbours", lambda: Table(((F(1),), (F(1),))).worst([(0, 9)])),
-        ("epsilon", lambda: Table(((F(1),), (F(1),))).delta(F(-1))),
+        ("neighbours", lambda: SURE.worst([(0, 9)])),
+        ("epsilon", lambda: SURE.delta(F(-1))),
         ("ratio", lambda: Table.geometric(ratio=F(1), size=3)),
         ("size", lambda: Table.renormalised(ratio=F(1, 2), size=0)),
         ("masses", lambda: Finite((0, 1), (F(1, 2), F(1, 3)))),
@@ -742,3 +780,77 @@ def test_a_grid_law_is_the_integer_law_through_its_scale() -> None:
     law = laplace(scale=F(2), bits=3).law((F(1, 3), F(5)))
     assert isinstance(law, Scaled)
     assert law.log_mass((F(1, 8), F(5))) == Geometric(scale=F(16)).law((2, 40)).log_mass((1, 40))
+
+
+# What attacks found ----------------------------------------------------------------------------------------
+
+
+def test_wide_stairs_keep_the_levels_they_drew() -> None:
+    """A batch with a level that could pass int64 was once drawn anew: far levels almost vanished.
+
+    The tapes are seeded, so this either holds for ever or never.
+    """
+    wide = Stairs(epsilon=F(1), width=2**59, flat=2**59)
+    drawn = [wide.draws(Tape.seeded(seed), 1).tolist()[0] for seed in range(4000)]
+    # about 10 are expected beyond level 5, and 0.4 where such batches were redrawn
+    assert sum(wide.level(y) >= 6 for y in drawn) >= 4
+
+
+def test_integers_of_numpy_do_not_wrap() -> None:
+    here = laplace(scale=F(1, 10**6), bits=40).law((np.int64(2**23 - 1),))  # type: ignore[arg-type]
+    there = laplace(scale=F(1, 10**6), bits=40).law((np.int64(2**23),))  # type: ignore[arg-type]
+    assert there.draw(SystemCoins())[0] - here.draw(SystemCoins())[0] < 2
+    (drawn,) = Geometric(scale=F(1, 100)).law((np.int8(127),)).draw(SystemCoins())  # type: ignore[arg-type]
+    assert drawn == 127
+
+
+def test_a_monotone_price_holds_only_towards_the_relation_that_is_monotone() -> None:
+    """A vote that comes or goes is monotone; a vote that is moved, [3, 3] to [4, 2], is not."""
+    comes, moves = Distance(linf=F(1), monotone=True), Distance(linf=F(1))
+    step = Step(Exponential(scale=F(1)), Distances(presence=comes, value=moves))
+    assert step.bound("presence").epsilon == 1
+    assert step.bound("value").epsilon == 2
+    law = Exponential(scale=F(1)).law
+    assert (law([4, 2]).log_mass(0) - law([3, 3]).log_mass(0)).low < 2
+    assert (law([3, 3]).log_mass(1) - law([4, 2]).log_mass(1)).high > 1
+
+
+def test_tiny_distances_do_not_hide_the_worst_pair() -> None:
+    p = F(1, 13)
+    rows = tuple((x, 1 - x) for x in (p, p + F(1, 10**18), p + F(33, 10**17)))
+    table: Table[int, int] = Table(rows)
+    found = table.worst_under(lambda _x, _y: F(1, 10**15)).epsilon
+    assert found is not None
+    assert float(found) == pytest.approx(33e-17 * 13 * 1e15, rel=1e-6)
+
+
+@pytest.mark.parametrize("scores", [[5] * 3, [5, 5, 6], [0] * 200, [0] * 199 + [2**62], list(range(200))])
+@pytest.mark.parametrize("scale", [F(1, 10**19), F(2**63), F(2**70), F(10**20 + 1, 10**20)])
+def test_no_scores_make_a_selection_fail(scores: list[int], scale: Fraction) -> None:
+    """Whether something fails must not depend on what is private."""
+    for kind in (Exponential, PermuteAndFlip, NoisyMax):
+        assert 0 <= kind(scale=scale).law(scores).draw(SystemCoins()) < len(scores)
+    assert len(TopK(scale=scale, count=2).law(scores).draw(SystemCoins())) == 2
+
+
+def test_far_tails_and_wide_scales_end() -> None:
+    assert len(DiscreteLaplace(scale=F(10**6)).window(F(1, 10**30))) > 10**7
+    assert len(DiscreteGaussian(parameter=F(10**12)).window(F(1, 10**250))) > 10**7
+    assert Renormalised(scale=F(10), low=0, high=10).law(3).window(F(1, 10**30))[-1] <= 10
+    assert DiscreteLaplace(scale=F(2**250)).log_mass(0).low < -170
+    assert Renormalised(scale=F(10**20), low=0, high=10).bound(Distance(linf=F(1))).epsilon < F(1, 10**19)  # type: ignore[operator]
+    tiny = Gaussian.calibrated(epsilon=F(1, 10**60), delta=F(1, 10**6), distance=Distance(l0=1, linf=F(1)))
+    assert 10**11 < tiny.parameter < 10**13  # sigma = 0.4 / delta
+
+
+def test_laws_do_not_show_what_they_are_about() -> None:
+    secret = 7731
+    for law in (
+        Geometric(scale=F(1)).law((secret,)),
+        Cube(scale=F(1)).law((secret,)),
+        Truncated(core=Geometric(scale=F(1)), low=0, high=10**4).law((secret,)),
+        Renormalised(scale=F(1), low=0, high=10**4).law(secret),
+        Exponential(scale=F(1)).law([secret, 0]),
+        NoisyMax(scale=F(1)).law([secret, 0]),
+    ):
+        assert str(secret) not in repr(law)

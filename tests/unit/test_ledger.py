@@ -18,7 +18,28 @@ from sfumato.budget import Ledger, record
 from sfumato.budget.ledger import price_of
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
 from sfumato.exact.secret import Secret
-from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Spend, Step
+from sfumato.mechanisms import (
+    Cube,
+    Distance,
+    Distances,
+    Exponential,
+    Gaussian,
+    Geometric,
+    Guarantee,
+    NoisyMax,
+    OnGrid,
+    PermuteAndFlip,
+    Private,
+    RandomizedResponse,
+    Renormalised,
+    SparseVector,
+    Spend,
+    Staircase,
+    Step,
+    Table,
+    TopK,
+    Truncated,
+)
 
 NOW = 1_700_000_000.0
 
@@ -307,3 +328,46 @@ def test_two_redeemers_of_one_receipt_see_the_same_release(tmp_path: Path) -> No
     for thread in threads:
         thread.join()
     assert len(set(seen)) == 1
+
+
+# The stored form of every mechanism ----------------------------------------------------------------------
+
+HALF = Fraction(1, 2)
+KINDS: list[Private] = [
+    Cube(scale=HALF),
+    Exponential(scale=HALF),
+    Gaussian(parameter=HALF),
+    Geometric(scale=HALF),
+    NoisyMax(scale=HALF),
+    OnGrid(core=Truncated(core=Geometric(scale=HALF), low=0, high=9), bits=3),
+    PermuteAndFlip(scale=HALF),
+    RandomizedResponse(keep=HALF, size=3),
+    Renormalised(scale=HALF, low=-1, high=9),
+    SparseVector(threshold=7, threshold_scale=HALF, answer_scale=HALF, limit=2),
+    Staircase(epsilon=HALF, width=5, flat=2),
+    Table(((HALF, HALF), (Fraction(1, 3), Fraction(2, 3))), ("no", "yes"), (0, 1)),
+    TopK(scale=HALF, count=2),
+    Truncated(core=Staircase(epsilon=HALF, width=5, flat=2), low=0, high=9),
+]
+
+
+def test_every_mechanism_that_has_a_name_can_be_stored_and_read_back() -> None:
+    assert {kind.name for kind in KINDS} == set(record.MECHANISMS)
+    distances = Distances(
+        presence=Distance(linf=Fraction(1), monotone=True), value=Distance(l0=2, linf=Fraction(1))
+    )
+    for kind in KINDS:
+        spend = (Step(kind, distances),)
+        text = record.write(spend)
+        assert record.read(text) == spend
+        assert record.write(record.read(text)) == text
+
+
+def test_a_form_stored_before_there_was_monotone_keeps_its_text_and_its_meaning() -> None:
+    old = (
+        '{"steps":[{"mechanism":{"name":"geometric","scale":"10"},"presence":{"l0":1,"l1":"1",'
+        '"l2_squared":"1","linf":"1"},"promises":[],"value":{"l0":2,"l1":"2","l2_squared":"2","linf":"1"}}],'
+        '"version":1}'
+    )
+    assert record.write(record.read(old)) == old
+    assert record.read(old)[0].bound().epsilon == Fraction(1, 10)

@@ -108,7 +108,11 @@ def _read_distance(stored: dict[str, Any]) -> Distance:
         return None if stored[name] is None else Fraction(stored[name])
 
     return Distance(
-        l0=stored["l0"], l1=fraction("l1"), l2_squared=fraction("l2_squared"), linf=fraction("linf")
+        l0=stored["l0"],
+        l1=fraction("l1"),
+        l2_squared=fraction("l2_squared"),
+        linf=fraction("linf"),
+        monotone=stored.get("monotone", False),
     )
 
 
@@ -123,4 +127,6 @@ def _write(value: Any) -> Any:
 
 
 def _write_fields(value: Any) -> dict[str, Any]:
-    return {field.name: _write(getattr(value, field.name)) for field in fields(value)}
+    """Every field; `monotone`, which came later, only where it holds: the old form keeps its text."""
+    written = {field.name: _write(getattr(value, field.name)) for field in fields(value)}
+    return {name: each for name, each in written.items() if not (name == "monotone" and each is False)}

@@ -127,12 +127,6 @@ def _locate(
     return index, rough[tied]
 
 
-def rational(masses: list[Fraction]) -> Callable[[int], Cuts]:
-    """The cuts of a finite law on 0, 1, ... with rational masses that add up to 1."""
-    sums = [sum(masses[: i + 1], Fraction(0)) for i in range(len(masses) - 1)]
-    return lambda bits: Cuts(0, [*(int(s * (1 << bits)) for s in sums), (1 << bits) - 1])
-
-
 # Laws proportional to exp(-(linear |y| + square y^2)) ----------------------------------------------------
 
 
@@ -409,6 +403,8 @@ def bernoulli_exp(numerators: Ints, denominator: int, coins: Coins) -> NDArray[n
     The whole part w of the exponent asks for w successes of Bernoulli(1/e) in a row, that is, for a
     geometric number of at least w; most elements end there.
     """
+    if denominator >= 1 << 62:
+        numerators = numerators.astype(np.object_)
     whole = np.minimum(numerators // denominator, 1 << 62).astype(np.int64)
     alive = _turns().draws(len(whole), coins) >= whole
     left = np.flatnonzero(alive)

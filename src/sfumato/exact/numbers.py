@@ -112,6 +112,18 @@ def exp(x: Fraction | int, precision: int = PRECISION) -> Interval:
     return result.narrowed(precision)
 
 
+def one_minus_exp(x: Fraction | int) -> Interval:
+    """An interval around 1 - e^-x for x > 0, narrow relative to its value however small x is.
+
+    >>> float(one_minus_exp(Fraction(1, 10**40)).low)
+    1e-40
+    """
+    x = Fraction(x)
+    if x <= 0:
+        raise ValueError("one_minus_exp needs a positive number")
+    return (1 - exp(-x, PRECISION + max(0, -exponent(x)) + 8)).narrowed()
+
+
 def _exp_small(x: Fraction, precision: int) -> tuple[int, int]:
     """e^x for 0 <= x <= 1 in fixed point: the Taylor sum, all terms rounded down, and all rounded up.
 

@@ -12,7 +12,9 @@ from sfumato.errors import InvalidParameter
 
 
 def laplace_tail(*, times: float) -> float:
-    """P(|noise| >= times * scale) for Laplace noise: e^-times (Dwork and Roth, 2014, fact 3.7).
+    """P(|noise| > times * scale) for Laplace noise: e^-times (Dwork and Roth, 2014, fact 3.7).
+
+    On the reals; our noise on a grid has no more than that beyond, and its `cdf` says how much exactly.
 
     >>> round(laplace_tail(times=3), 6)
     0.049787
@@ -64,7 +66,8 @@ def best_of_two(*, epsilon: float, gap: float) -> float:
     >>> round(best_of_two(epsilon=1, gap=10), 8)
     0.00669285
     """
-    return 1 / (1 + math.exp(_check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -1, math.inf) / 2))
+    half = _check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -math.inf, math.inf) / 2
+    return math.exp(-half) / (1 + math.exp(-half)) if half > 0 else 1 / (1 + math.exp(half))
 
 
 def best_of_two_bound(*, epsilon: float, gap: float) -> float:
@@ -73,7 +76,7 @@ def best_of_two_bound(*, epsilon: float, gap: float) -> float:
     >>> round(best_of_two_bound(epsilon=1, gap=10), 8)
     0.01347589
     """
-    half = _check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -1, math.inf) / 2
+    half = _check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -math.inf, math.inf) / 2
     return min(1.0, 2 * math.exp(-half))
 
 
@@ -92,13 +95,13 @@ def classic_sigma(*, epsilon: float, delta: float, l2: float) -> float:
 def continuous_delta(*, epsilon: float, sigma: float, l2: float) -> float:
     """For comparison: the exact delta of the *continuous* Gaussian (Balle and Wang, 2018, theorem 8).
 
-    Our noise is discrete, and at small sigma this understates its delta: do not calibrate with it.
+    Our noise is discrete, and at small sigma this may understate its delta: do not calibrate with it.
 
     >>> round(continuous_delta(epsilon=1, sigma=1, l2=1), 6)  # the discrete law has 0.141351
     0.126937
     """
     width = _check("sigma", sigma, 0, math.inf) / _check("l2", l2, 0, math.inf)
-    epsilon = _check("epsilon", epsilon, -1, math.inf)
+    epsilon = _check("epsilon", epsilon, -1, 700)
 
     def below(z: float) -> float:
         return math.erfc(-z / math.sqrt(2)) / 2

@@ -34,7 +34,7 @@ class Guarantee:
     @classmethod
     def parse(cls, given: str | int | float | Decimal | Fraction, name: str = "epsilon") -> Guarantee:
         """Read a positive decimal exactly as written; a float counts as its shortest text: 0.1 is a tenth."""
-        if isinstance(given, (int, Fraction)) and Fraction(given) > LARGEST:
+        if isinstance(given, (int, Fraction)) and abs(Fraction(given)) > LARGEST:
             raise InvalidParameter(name, "a huge number", "that is no privacy at all")
         text = str(given).strip()
         advice = f'write a positive decimal with at most {DECIMALS} decimals, such as "0.1"'

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.mechanism import rational
+from sfumato.mechanisms.mechanism import price, rational
 
 if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
@@ -76,7 +76,7 @@ def ceiling(*, epsilon: Fraction, prior: Fraction) -> Interval:
     >>> float(ceiling(epsilon=Fraction(1), prior=Fraction(1, 2)).high)
     0.7310585786300049
     """
-    odds = numbers.exp(rational("epsilon", epsilon, above=-1))
+    odds = numbers.exp(price("epsilon", epsilon, zero=True))
     prior = rational("prior", prior)
     if prior >= 1:
         raise InvalidParameter("prior", prior, "take a probability strictly between 0 and 1")

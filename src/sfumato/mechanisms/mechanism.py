@@ -7,8 +7,9 @@ so it can never disagree with the sampler.
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -16,7 +17,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -38,33 +39,34 @@ class Distance:
     """How far the answers on two neighbouring databases can lie apart: every bound that is proved.
 
     `l0` coordinates differ, by `l1` in sum, `l2_squared` in sum of squares, `linf` at most; None is "not
-    proved". The constructor draws the consequences: linf <= l1, l1 <= l0 linf, l2^2 <= l1 linf.
+    proved". `monotone` says that all coordinates move the same way, as counts do when a person comes or goes
+    (and do not when a person is replaced). The constructor draws the consequences: linf <= l1,
+    l1 <= l0 linf, l2^2 <= l1 linf.
 
     >>> Distance(l0=2, linf=3)
-    Distance(l0=2, l1=Fraction(6, 1), l2_squared=Fraction(18, 1), linf=Fraction(3, 1))
+    Distance(l0=2, l1=Fraction(6, 1), l2_squared=Fraction(18, 1), linf=Fraction(3, 1), monotone=False)
     """
 
     l0: int | None = None
     l1: Fraction | None = None
     l2_squared: Fraction | None = None
     linf: Fraction | None = None
+    monotone: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and value < 0:
-                raise InvalidParameter(field.name, value, "a distance is at least 0")
-        l1 = None if self.l1 is None else Fraction(self.l1)
-        linf = None if self.linf is None else Fraction(self.linf)
-        l2_squared = None if self.l2_squared is None else Fraction(self.l2_squared)
+        if self.l0 is not None:
+            whole("l0", self.l0, least=0)
+        known = {
+            name: None if value is None else rational(name, value, zero=True, most=WIDEST**2)
+            for name, value in (("l1", self.l1), ("l2_squared", self.l2_squared), ("linf", self.linf))
+        }
+        l1, l2_squared, linf = known.values()
         linf = _least(linf, l1)
         if self.l0 is not None and linf is not None:
             l1 = _least(l1, self.l0 * linf)
         if l1 is not None and linf is not None:
             l2_squared = _least(l2_squared, l1 * linf)
-        object.__setattr__(self, "l1", l1)
-        object.__setattr__(self, "l2_squared", l2_squared)
-        object.__setattr__(self, "linf", linf)
+        set_fields(self, l1=l1, l2_squared=l2_squared, linf=linf)
 
     @property
     def is_zero(self) -> bool:
@@ -74,11 +76,12 @@ class Distance:
     def times(self, people: int) -> Distance:
         """How far apart answers can lie when this many people change at once: the triangle inequality.
 
+        What a mechanism proves at this distance is what a chain of that many neighbours costs.
+
         >>> Distance(l0=1, linf=Fraction(2)).times(3)
-        Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1))
+        Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1), monotone=False)
         """
-        if people < 0:
-            raise InvalidParameter("people", people, "a group has at least 0 people")
+        whole("people", people, least=0)
 
         def grown(bound: Fraction | None, factor: int) -> Fraction | None:
             return None if bound is None else bound * factor
@@ -88,6 +91,7 @@ class Distance:
             l1=grown(self.l1, people),
             l2_squared=grown(self.l2_squared, people**2),
             linf=grown(self.linf, people),
+            monotone=self.monotone,
         )
 
 
@@ -138,29 +142,35 @@ class Bound:
         Proof: Canonne, Kamath and Steinke (2020), corollary 13. Every order is valid; a float only picks a
         good one, and the value at it is computed with fractions rounded up.
 
-        >>> float(Bound(rho=Fraction(1, 100)).delta_at(Fraction(1)))
-        1.6641139773880003e-13
+        >>> f"{float(Bound(rho=Fraction(1, 100)).delta_at(Fraction(1))):.6e}"
+        '1.664114e-13'
         """
         proved = Fraction(1)
         if self.epsilon is not None and epsilon >= self.epsilon:
             proved = self.delta
-        if self.rho is not None and 0 < self.rho < epsilon and proved > 0:
-            proved = min(proved, _delta_of_rho(self.rho, epsilon))
-        return Fraction(0) if self.rho == 0 else proved
+        if self.rho is not None and proved > 0:
+            proved = min(proved, _delta_of_rho(self.rho, rational("epsilon", epsilon, zero=True)))
+        return proved
 
 
 def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
+    if rho == 0:
+        return Fraction(0)
+    # a larger rho and a smaller epsilon are safe, and within the reach of floats
+    rho, epsilon = max(rho, Fraction(1, 1 << 200)), min(epsilon, Fraction(MOST))
+
     def exponent(order: float) -> float:
         rest = (order - 1) * (order * float(rho) - float(epsilon)) - math.log(order - 1)
         return rest + order * math.log1p(-1 / order)
 
-    low, high = 1 + 1e-9, 2 + float(epsilon / rho)  # past (epsilon/rho + 1) / 2 the exponent only grows
-    for _ in range(100):  # the exponent is convex in the order
+    low, high = 1 + 1e-9, 4 + float(epsilon / rho) + 2 / math.sqrt(rho)
+    for _ in range(200):  # the exponent is convex in the order
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, right) if exponent(left) < exponent(right) else (left, high)
     order = numbers.round_up(Fraction(high), 40)
-    shrink = numbers.log(1 - 1 / order) * order
-    power = (order - 1) * (order * rho - epsilon) + shrink.high
+    power = (order - 1) * (order * rho - epsilon) + (numbers.log(1 - 1 / order) * order).high
+    if power >= 0:
+        return Fraction(1)
     return min(Fraction(1), numbers.round_up(numbers.exp(power).high / (order - 1), 64))
 
 
@@ -219,7 +229,7 @@ class Line(Law[int]):
 
     @abstractmethod
     def draws(self, coins: Coins, size: int) -> Ints:
-        """`size` independent outcomes, exactly distributed; an object array if any is too wide for int64."""
+        """`size` independent outcomes, exactly distributed; an object array if any reaches 2^62."""
 
     @abstractmethod
     def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -227,11 +237,23 @@ class Line(Law[int]):
 
     def window(self, tail: Fraction) -> range:
         """The shortest range that provably leaves at most tail/2 on either side."""
-        if not 0 < tail < 1:
-            raise InvalidParameter("tail", tail, "take a probability strictly between 0 and 1")
+        check_tail(tail)
         low = _first(lambda y: self.cdf(y).high > tail / 2)
         high = _first(lambda y: 1 - self.cdf(y).low <= tail / 2)
         return range(low, high + 1)
+
+
+def log_above_zero(mass: Interval) -> Interval:
+    """The logarithm of a probability that may be too small to be told from 0; that is refused."""
+    if mass.low <= 0:
+        raise InvalidParameter("y", "an outcome", "its probability is too small to be told from 0")
+    return numbers.log_of(mass)
+
+
+def check_tail(tail: Fraction) -> None:
+    """Refuse what is no tail, or too small to be told from 0."""
+    if not Fraction(1, 1 << 1000) < tail < 1:
+        raise InvalidParameter("tail", tail, "take a probability strictly between 10^-300 and 1")
 
 
 def _first(holds: Callable[[int], bool]) -> int:
@@ -286,7 +308,7 @@ class Shifted(Law[Vector]):
     """An integer vector plus independent noise on each coordinate."""
 
     noise: Line
-    answer: Vector
+    answer: Vector = field(repr=False)
 
     def draw(self, coins: Coins) -> Vector:
         if len(self.answer) < BULK_PAYS:
@@ -295,8 +317,8 @@ class Shifted(Law[Vector]):
         return tuple(exact + drawn for exact, drawn in zip(self.answer, noise, strict=True))
 
     def log_mass(self, y: Vector) -> Interval:
-        parts = [self.noise.log_mass(b - a) for a, b in zip(self.answer, y, strict=True)]
-        return sum(parts[1:], start=parts[0])
+        parts = (self.noise.log_mass(b - a) for a, b in zip(self.answer, y, strict=True))
+        return sum(parts, start=numbers.log(1))
 
 
 class Additive(Mechanism[Vector, Vector]):
@@ -308,7 +330,7 @@ class Additive(Mechanism[Vector, Vector]):
         """The law of the noise on one coordinate."""
 
     def law(self, answer: Vector) -> Shifted:
-        return Shifted(self.noise, answer)
+        return Shifted(self.noise, whole_vector(answer))
 
 
 P_co = TypeVar("P_co", bound=Private, covariant=True)
@@ -329,8 +351,12 @@ class Step(Generic[P_co]):
 Spend = tuple[Step[Private], ...]
 
 
-def rational(name: str, value: Fraction | int, *, above: int = 0) -> Fraction:
-    """The number as a fraction, if it is exact already and larger than `above`; floats are refused.
+MOST = 10_000  # an epsilon above this is no privacy at all
+WIDEST = 1 << 256  # a scale beyond this is a mistake, and floats about its square would overflow
+
+
+def rational(name: str, value: Fraction | int, *, zero: bool = False, most: int = WIDEST) -> Fraction:
+    """The number as a fraction, if it is exact already and within reach; floats are refused.
 
     >>> rational("scale", 10)
     Fraction(10, 1)
@@ -339,11 +365,35 @@ def rational(name: str, value: Fraction | int, *, above: int = 0) -> Fraction:
     sfumato.errors.InvalidParameter: scale = 0.1 cannot be used: write it exactly, such as Fraction("0.1")
     """
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
-        shown = value if isinstance(value, float) and math.isfinite(value) and value > above else above + 1
+        shown = value if isinstance(value, float) and 0 < value < math.inf else 1
         raise InvalidParameter(name, value, f'write it exactly, such as Fraction("{shown}")')
-    if value <= above:
-        raise InvalidParameter(name, value, f"give a number above {above}, such as Fraction({above + 1})")
+    if value < 0 or (value == 0 and not zero):
+        raise InvalidParameter(name, value, f"give a number {'of at least' if zero else 'above'} 0")
+    if value > most or 0 < value < Fraction(1, WIDEST**2):
+        limit = most if most == MOST else f"2^{most.bit_length() - 1}"
+        raise InvalidParameter(name, value, f"give a number between 2^-512 and {limit}")
     return Fraction(value)
+
+
+def price(name: str, epsilon: Fraction | int, *, zero: bool = False) -> Fraction:
+    """An epsilon: exact, positive, and small enough to mean something."""
+    return rational(name, epsilon, zero=zero, most=MOST)
+
+
+def whole(name: str, value: int, *, least: int | None = None) -> int:
+    """The number, if it is a whole one and not too small."""
+    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+        low = "" if least is None else f" of at least {least}"
+        raise InvalidParameter(name, value, f"give a whole number{low}")
+    return value
+
+
+def whole_vector(answer: Iterable[int]) -> Vector:
+    """The answer as Python's integers: those of numpy would wrap. What it holds stays out of the message."""
+    try:
+        return tuple(map(operator.index, answer))
+    except TypeError:
+        raise InvalidParameter("answer", "not whole numbers", "count in steps of a public grid") from None
 
 
 def set_fields(owner: object, **values: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +13,8 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.exact import bulk, gaussian, numbers, samplers
 from sfumato.mechanisms.mechanism import (
+    MOST,
+    WIDEST,
     Additive,
     Bound,
     Distance,
@@ -20,8 +22,12 @@ from sfumato.mechanisms.mechanism import (
     Line,
     Mechanism,
     Vector,
+    check_tail,
+    price,
     rational,
     set_fields,
+    whole,
+    whole_vector,
 )
 
 if TYPE_CHECKING:
@@ -58,9 +64,8 @@ class DiscreteLaplace(Line):
         return bulk.discrete_laplace(self.scale, size, coins)
 
     def log_mass(self, y: int) -> Interval:
-        ratio = _ratio(self.scale)
-        at_zero = numbers.log_of(((1 - ratio) / (ratio + 1)).narrowed())
-        return at_zero - abs(y) / self.scale
+        at_zero = numbers.one_minus_exp(1 / self.scale) / (_ratio(self.scale) + 1)
+        return numbers.log_of(at_zero.narrowed()) - abs(y) / self.scale
 
     def cdf(self, y: int) -> Interval:
         # P(Y >= k) = a^k / (1 + a) for k >= 1, and the law is symmetric
@@ -77,10 +82,22 @@ class DiscreteLaplace(Line):
     @property
     def variance(self) -> float:
         """2a / (1-a)^2."""
-        return 1 / (2 * math.sinh(1 / (2 * float(self.scale))) ** 2) if self.scale > Fraction(1, 500) else 0.0
+        ratio, gap = _float_ratio(1 / self.scale)
+        return 2 * ratio / gap**2
+
+    @property
+    def mean_error(self) -> float:
+        """The expected absolute value, 2a / (1-a^2)."""
+        ratio, gap = _float_ratio(1 / self.scale)
+        return 2 * ratio / (gap * (1 + ratio))
 
     def window(self, tail: Fraction) -> range:
         return _window(self, Fraction(tail))
+
+
+def _float_ratio(rate: Fraction) -> tuple[float, float]:
+    """exp(-rate) and 1 - exp(-rate), the second to full precision."""
+    return math.exp(-float(rate)), -math.expm1(-float(rate))
 
 
 @lru_cache(maxsize=1024)
@@ -91,8 +108,7 @@ def _ratio(scale: Fraction) -> Interval:
 @lru_cache(maxsize=1024)
 def _window(law: DiscreteLaplace | DiscreteGaussian, tail: Fraction) -> range:
     """The smallest range around 0 that leaves at most tail/2 on either side: guessed, then settled."""
-    if not 0 < tail < 1:
-        raise InvalidParameter("tail", tail, "take a probability strictly between 0 and 1")
+    check_tail(tail)
     low, high = 0.0, math.sqrt(law.variance) * 40 + 2
     for _ in range(60):
         middle = (low + high) / 2
@@ -151,7 +167,7 @@ class Geometric(Additive):
 class DiscreteGaussian(Line):
     """Integers y with probability proportional to exp(-y^2 / (2 sigma^2)), sigma^2 = `parameter`.
 
-    The parameter is a little more than the variance: they agree to within 10^-15 from 2 on.
+    The parameter is a little more than the variance: they agree to 15 digits from 3 on.
 
     >>> float(DiscreteGaussian(parameter=Fraction(100)).cdf(10).low)
     0.8532415727619272
@@ -160,7 +176,7 @@ class DiscreteGaussian(Line):
     parameter: Fraction
 
     def __post_init__(self) -> None:
-        set_fields(self, parameter=rational("parameter", self.parameter))
+        set_fields(self, parameter=rational("parameter", self.parameter, most=WIDEST**2))
 
     def draw(self, coins: Coins) -> int:
         return samplers.discrete_gaussian(self.parameter, coins)
@@ -179,15 +195,16 @@ class DiscreteGaussian(Line):
     def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         next_up = np.floor(points) + 1
         steps = np.maximum(next_up, 1 - next_up)  # P(Y >= steps), then reflected
-        if self.parameter < 400:  # few steps: add them up
+        if self.parameter < 10_000:  # few steps: add them up
             reach = np.arange(int(40 * math.sqrt(self.parameter)) + 2)
             weights = np.exp(-(reach.astype(np.float64) ** 2) / (2 * float(self.parameter)))
             sums = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
             far = sums[np.minimum(steps, len(weights)).astype(np.int64)] / (2 * sums[0] - 1)
-        else:  # the sum from n on is the integral from n - 1/2 on, but for a 24 sigma^2-th of its curvature
+        else:  # the sum from n on is the integral from n - 1/2 on and a 24th of the slope there
             spread = math.sqrt(self.parameter)
-            far = np.array([math.erfc((n - 0.5) / (spread * math.sqrt(2))) / 2 for n in steps.ravel()])
-            far = far.reshape(steps.shape)
+            z = (steps - 0.5) / spread
+            slope = -z * np.exp(-(z**2) / 2) / (math.sqrt(2 * math.pi) * 24 * float(self.parameter))
+            far = np.array([math.erfc(x / math.sqrt(2)) / 2 for x in z.ravel()]).reshape(z.shape) + slope
         tails: NDArray[np.float64] = np.where(next_up >= 1, far, 1 - far)
         return tails
 
@@ -220,7 +237,7 @@ class Gaussian(Additive):
     parameter: Fraction
 
     def __post_init__(self) -> None:
-        set_fields(self, parameter=rational("parameter", self.parameter))
+        set_fields(self, parameter=rational("parameter", self.parameter, most=WIDEST**2))
 
     @property
     def noise(self) -> DiscreteGaussian:
@@ -238,10 +255,10 @@ class Gaussian(Additive):
         >>> float(Gaussian(parameter=Fraction(1)).delta(epsilon=Fraction(1), distance=one))
         0.14135133940562192
         """
-        epsilon = rational("epsilon", epsilon, above=-1)
+        epsilon = price("epsilon", epsilon, zero=True)
         if distance.l0 == 1 and distance.linf is not None:
             exact = gaussian.shift_delta(self.parameter, epsilon, math.floor(distance.linf)).high
-            return numbers.round_up(exact, 64)
+            return min(Fraction(1), numbers.round_up(exact, 64))
         return self.bound(distance).delta_at(epsilon)
 
     def epsilon(self, *, delta: Fraction, distance: Distance) -> Fraction:
@@ -256,8 +273,8 @@ class Gaussian(Additive):
         high = steps
         while self.delta(epsilon=Fraction(high, steps), distance=distance) > delta:
             high *= 2
-            if high > steps << 16:
-                raise InvalidParameter("delta", float(delta), "no epsilon below 65536 reaches it: add noise")
+            if high > MOST * steps:
+                raise InvalidParameter("delta", delta, f"no epsilon below {MOST} reaches it: take more noise")
         low = -1
         while high - low > 1:
             middle = (low + high) // 2
@@ -274,25 +291,29 @@ class Gaussian(Additive):
         >>> round(float(found.parameter) ** 0.5, 4)
         4.2308
         """
-        epsilon, delta = rational("epsilon", epsilon), rational("delta", delta)
+        epsilon, delta = price("epsilon", epsilon), rational("delta", delta)
         if delta >= 1:
             raise InvalidParameter("delta", delta, "take a probability below 1, such as Fraction(1, 10**6)")
-        if distance.is_zero:
-            raise InvalidParameter("distance", 0, "nothing can change, so release the answer without noise")
+        if distance.is_zero or (distance.linf is not None and distance.linf < 1):
+            raise InvalidParameter(
+                "distance", distance.linf, "no whole number can change: release without noise"
+            )
         if distance.l2_squared is None:
             raise InvalidParameter("distance", "l2_squared unknown", "give l2_squared, or l0 and linf")
 
         def enough(units: int, power: int) -> bool:
-            return (
-                cls(parameter=units * Fraction(2) ** power).delta(epsilon=epsilon, distance=distance) <= delta
-            )
+            tried = cls(parameter=units * Fraction(2) ** power)
+            return tried.delta(epsilon=epsilon, distance=distance) <= delta
 
-        # gallop over powers of two, then bisect over 16 bits; what is returned was itself checked
-        power = numbers.exponent(distance.l2_squared / epsilon**2)
-        while not enough(1, power):
-            power += 1
-        while enough(1, power - 1):
-            power -= 1
+        # a power of two that is enough while half of it is not, then 16 bits between them; what is returned
+        # was itself checked, so it is valid even where delta is not quite monotone in the noise
+        low, high = -500, 500
+        if not enough(1, high):
+            raise InvalidParameter("delta", delta, "no noise below 2^500 reaches it: take a larger delta")
+        while high - low > 1:
+            between = (low + high) // 2
+            low, high = (low, between) if enough(1, between) else (between, high)
+        power = high
         low, high = 1 << SIGNIFICANT - 1, 1 << SIGNIFICANT
         while high - low > 1:
             middle = (low + high) // 2
@@ -316,11 +337,10 @@ class Stairs(Line):
     flat: int
 
     def __post_init__(self) -> None:
-        set_fields(self, epsilon=rational("epsilon", self.epsilon))
-        if self.width < 1:
-            raise InvalidParameter("width", self.width, "give the distance between neighbours, at least 1")
-        if not 1 <= self.flat <= self.width:
-            raise InvalidParameter("flat", self.flat, f"give a number from 1 to {self.width}")
+        set_fields(self, epsilon=price("epsilon", self.epsilon))
+        rational("width", whole("width", self.width, least=1))
+        if not 1 <= whole("flat", self.flat) <= self.width:
+            raise InvalidParameter("flat", self.flat, f"give a number from 1 to the width, {self.width}")
 
     def level(self, y: int) -> int:
         """How many times the probability has fallen at y."""
@@ -330,8 +350,11 @@ class Stairs(Line):
         return samplers.loop(self.attempt, coins)
 
     def attempt(self, coins: Coins) -> int | None:
-        """A level, a place on it, and a sign; level 0 is only `flat` wide, and minus zero fails."""
-        level = samplers.geometric(1 / self.epsilon, coins)
+        """A geometric level and a place on it."""
+        return self._placed(samplers.geometric(1 / self.epsilon, coins), coins)
+
+    def _placed(self, level: int, coins: Coins) -> int | None:
+        """A place on this level and a sign; level 0 is only `flat` wide, and minus zero fails."""
         place = coins.below(self.width)
         negative = coins.chance(1, 2)
         if level == 0:
@@ -353,9 +376,9 @@ class Stairs(Line):
     def _attempts(self, count: int, coins: Coins) -> Ints:
         turn = bulk.discrete_laplace(1 / self.epsilon, count, coins)
         level = np.maximum(turn, -1 - turn)  # given the sign of a two-sided draw, this is geometric
-        if (int(level.max()) + 2) * self.width >= 1 << 62:
-            single = (self.attempt(coins) for _ in range(count))
-            return np.array([y for y in single if y is not None], dtype=np.object_)
+        if (int(level.max()) + 2) * self.width >= 1 << 62:  # the same levels, in Python's integers
+            placed = (self._placed(each, coins) for each in level.tolist())
+            return np.array([y for y in placed if y is not None], dtype=np.object_)
         place = bulk.below(self.width, count, coins)
         negative = bulk.below(2, count, coins) == 1
         first = level == 0
@@ -368,15 +391,17 @@ class Stairs(Line):
         return -self.epsilon * self.level(y) - numbers.log_of(self._total())
 
     def _total(self) -> Interval:
-        ratio = numbers.exp(-self.epsilon)
-        return (2 * self.width * ratio / (1 - ratio) + (2 * self.flat - 1)).narrowed()
+        return (2 * self.width * self._rest() + (2 * self.flat - 1)).narrowed()
+
+    def _rest(self) -> Interval:
+        """a + a^2 + ... = a / (1-a), a = exp(-epsilon)."""
+        return (numbers.exp(-self.epsilon) / numbers.one_minus_exp(self.epsilon)).narrowed()
 
     def cdf(self, y: int) -> Interval:
         first = y + 1 if y >= 0 else -y  # P(Y >= first), then reflected
         level = self.level(first)
-        ratio = numbers.exp(-self.epsilon)
         end = self.flat + level * self.width  # magnitudes of this level end before here
-        sums = numbers.exp(-self.epsilon * level) * (end - first + ratio * self.width / (1 - ratio))
+        sums = numbers.exp(-self.epsilon * level) * (end - first + self.width * self._rest())
         beyond = (sums / self._total()).narrowed()
         return 1 - beyond if y >= 0 else beyond
 
@@ -384,8 +409,8 @@ class Stairs(Line):
         next_up = np.floor(points) + 1
         first = np.maximum(next_up, 1 - next_up)
         level = np.maximum(np.floor((first - self.flat) / self.width) + 1, 0)
-        ratio = math.exp(-self.epsilon)
-        ends = self.flat + level * self.width - first + self.width * ratio / (1 - ratio)
+        ratio, gap = _float_ratio(self.epsilon)
+        ends = self.flat + level * self.width - first + self.width * ratio / gap
         far = ratio**level * ends / float(self._total().high)
         tails: NDArray[np.float64] = np.where(next_up >= 1, far, 1 - far)
         return tails
@@ -393,10 +418,10 @@ class Stairs(Line):
     @property
     def mean_error(self) -> float:
         """The expected absolute value."""
-        ratio, w, r = math.exp(-self.epsilon), self.width, self.flat
+        (ratio, gap), w, r = _float_ratio(self.epsilon), float(self.width), float(self.flat)
         # level l >= 1 holds magnitudes r + (l-1) w .. r + l w - 1, each twice
         rising = w * r + w * (w - 1) / 2
-        sums = r * (r - 1) + 2 * ratio / (1 - ratio) * (rising + w * w * ratio / (1 - ratio))
+        sums = r * (r - 1) + 2 * ratio / gap * (rising + w * w * ratio / gap)
         return sums / float(self._total().high)
 
 
@@ -404,8 +429,8 @@ class Stairs(Line):
 class Staircase(Additive):
     """Add noise whose probability falls in stairs as wide as the distance between neighbours.
 
-    For one number it has the least expected error of all epsilon-private noise: at distance 1 it is the
-    geometric mechanism, at large distances and epsilons it is far better.
+    For one number it has the least expected error of all epsilon-private noise. At distance 1, or at a small
+    epsilon, it is the geometric mechanism; the larger both are, the more it gains.
 
     Guarantee: pure DP, epsilon times the largest number of stairs a coordinate can cross, ceil(d / width),
     added over the coordinates that change.
@@ -432,8 +457,8 @@ class Staircase(Additive):
             raise InvalidParameter(
                 "distance", distance, "a staircase is for one number: Distance(l0=1, linf=Fraction(10))"
             )
-        epsilon, width = rational("epsilon", epsilon), math.floor(distance.linf)
-        guess = width / (1 + math.exp(float(epsilon) / 2))  # the best on the reals; then look around
+        epsilon, width = price("epsilon", epsilon), math.floor(distance.linf)
+        guess = width / (1 + math.exp(min(float(epsilon) / 2, 600.0)))  # best on the reals; then look around
         near = range(max(1, math.floor(guess) - 1), min(width, math.ceil(guess) + 2) + 1)
         best = min(near, key=lambda flat: Stairs(epsilon=epsilon, width=width, flat=flat).mean_error)
         return cls(epsilon=epsilon, width=width, flat=best)
@@ -463,7 +488,7 @@ class CubeLaw(Law[Vector]):
     """Integer vectors z with probability proportional to exp(-max |z_i - answer_i| / scale)."""
 
     scale: Fraction
-    answer: Vector
+    answer: Vector = field(repr=False)
 
     def draw(self, coins: Coins) -> Vector:
         radius = samplers.loop(self.attempt_radius, coins)
@@ -491,18 +516,13 @@ def _cube_total(scale: Fraction, k: int) -> Interval:
     That sum is P(a) / (1-a)^(k+1) with P a polynomial whose coefficients are those of (1-a)^(k+1) times the
     series, cut at a^k: the coefficients beyond vanish (they are (k+1)-th differences of a k-th power).
     """
-    ratio = _ratio(scale)
-    total = numbers.ends(0)
-    low, high = total
+    total = numbers.Interval(Fraction(0), Fraction(0))
     for n in range(k + 1):
         factor = sum((-1) ** j * math.comb(k + 1, j) * (2 * (n - j) + 1) ** k for j in range(n + 1))
-        power = numbers.exp(-n / scale)
-        term = power * factor
-        low, high = low + term.low, high + term.high
-    result = numbers.Interval(low, high)
+        total = (total + numbers.exp(-n / scale) * factor).narrowed()
     for _ in range(k):
-        result = (result / (1 - ratio)).narrowed()
-    return result
+        total = (total / numbers.one_minus_exp(1 / scale)).narrowed()
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,7 +553,7 @@ class Cube(Mechanism[Vector, Vector]):
                 self.scale,
                 f"{len(answer)} coordinates need a scale of at least an eighth of that: use a finer grid",
             )
-        return CubeLaw(self.scale, tuple(answer))
+        return CubeLaw(self.scale, whole_vector(answer))
 
     def bound(self, distance: Distance) -> Bound:
         if distance.is_zero:

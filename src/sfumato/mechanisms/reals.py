@@ -9,7 +9,8 @@ to the ends, which is post-processing and free; giving that mass back to the ins
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,8 +26,11 @@ from sfumato.mechanisms.mechanism import (
     Line,
     Mechanism,
     Vector,
+    log_above_zero,
     rational,
     set_fields,
+    whole,
+    whole_vector,
 )
 from sfumato.mechanisms.noise import FREE, DiscreteLaplace, Gaussian, Geometric
 
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
 
 Reals = tuple[Fraction, ...]
-FINEST = 1 << 12  # bits of a grid; more is a mistake
+FINEST = 128  # bits of a grid; more is a mistake
 
 
 # Reals on a grid -----------------------------------------------------------------------------------------
@@ -81,11 +85,11 @@ class OnGrid(Mechanism[Reals, Reals]):
     bits: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.bits <= FINEST:
-            raise InvalidParameter("bits", self.bits, "give the bits after the point, such as 20")
+        _check_bits(self.bits)
 
     def law(self, answer: Reals) -> Scaled:
-        return Scaled(self.core.law(tuple(math.floor(x * (1 << self.bits)) for x in answer)), self.bits)
+        steps = (math.floor(_exact(x) * (1 << self.bits)) for x in answer)
+        return Scaled(self.core.law(tuple(steps)), self.bits)
 
     def bound(self, distance: Distance) -> Bound:
         return self.core.bound(self.in_steps(distance))
@@ -94,7 +98,7 @@ class OnGrid(Mechanism[Reals, Reals]):
         """The distance of the numbers of steps: every coordinate that moves may move one step further.
 
         >>> laplace(scale=Fraction(10), bits=1).in_steps(Distance(l0=2, l1=Fraction(3, 4)))
-        Distance(l0=2, l1=Fraction(3, 1), l2_squared=Fraction(6, 1), linf=Fraction(2, 1))
+        Distance(l0=2, l1=Fraction(3, 1), l2_squared=Fraction(6, 1), linf=Fraction(2, 1), monotone=False)
         """
         step = 1 << self.bits
         if distance.is_zero:
@@ -110,18 +114,35 @@ class OnGrid(Mechanism[Reals, Reals]):
         return Distance(l0=distance.l0, l1=l1, l2_squared=l2_squared, linf=linf)
 
 
+def _exact(x: Fraction | int) -> Fraction | int:
+    """A number of an answer, if it is exact: an integer of numpy would wrap when it is scaled."""
+    try:
+        return x if isinstance(x, Fraction) else operator.index(x)
+    except TypeError:
+        raise InvalidParameter(
+            "answer", "not exact numbers", "clamp to public bounds, then give Fractions: Fraction(x) is exact"
+        ) from None
+
+
+def _check_bits(bits: int) -> int:
+    if whole("bits", bits, least=0) > FINEST:
+        raise InvalidParameter("bits", bits, f"give the bits after the point, such as 20, at most {FINEST}")
+    return bits
+
+
 def laplace(*, scale: Fraction, bits: int) -> OnGrid:
     """The Laplace mechanism on reals, with noise of this scale on a grid of step 2^-bits.
 
     >>> laplace(scale=Fraction(10), bits=20).core
     Geometric(scale=Fraction(10485760, 1))
     """
-    return OnGrid(core=Geometric(scale=rational("scale", scale) * (1 << bits)), bits=bits)
+    return OnGrid(core=Geometric(scale=rational("scale", scale) * (1 << _check_bits(bits))), bits=bits)
 
 
 def normal(*, variance: Fraction, bits: int) -> OnGrid:
     """The Gaussian mechanism on reals, with noise of this variance on a grid of step 2^-bits."""
-    return OnGrid(core=Gaussian(parameter=rational("variance", variance) * (1 << 2 * bits)), bits=bits)
+    steps = rational("variance", variance) * (1 << 2 * _check_bits(bits))
+    return OnGrid(core=Gaussian(parameter=steps), bits=bits)
 
 
 # Bounded ranges ------------------------------------------------------------------------------------------
@@ -137,7 +158,7 @@ class Ends(Line):
     """
 
     noise: Line
-    centre: int
+    centre: int = field(repr=False)
     low: int
     high: int
 
@@ -150,8 +171,7 @@ class Ends(Line):
     def draws(self, coins: Coins, size: int) -> Ints:
         drawn = self.noise.draws(coins, size)
         if drawn.dtype == np.int64 and max(abs(self.centre), abs(self.low), abs(self.high)) < 1 << 62:
-            # noise beyond the range ends at an end anyway: cutting it there first keeps the sum in int64
-            inside: Ints = np.clip(np.clip(drawn, -(1 << 62), 1 << 62) + self.centre, self.low, self.high)
+            inside: Ints = np.clip(drawn + self.centre, self.low, self.high)  # both are below 2^62
             return inside
         moved = [self._moved(self.centre + y) for y in drawn.tolist()]
         return np.array(moved, dtype=np.object_)
@@ -167,11 +187,10 @@ class Ends(Line):
             raise InvalidParameter("y", y, f"only {self.low} to {self.high} have any mass")
         if self.low == self.high:
             return numbers.log(1)
-        if y == self.low:
-            return numbers.log_of(self.noise.cdf(y - self.centre))
-        if y == self.high:
-            return numbers.log_of(1 - self.noise.cdf(y - 1 - self.centre))
-        return self.noise.log_mass(y - self.centre)
+        if self.low < y < self.high:
+            return self.noise.log_mass(y - self.centre)
+        moved = self.noise.cdf(y - self.centre) if y == self.low else 1 - self.noise.cdf(y - 1 - self.centre)
+        return log_above_zero(moved)
 
     def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         inside = self.noise.tails(points - self.centre)
@@ -191,12 +210,12 @@ class Beside(Law[Vector]):
         return tuple(line.draw(coins) for line in self.lines)
 
     def log_mass(self, y: Vector) -> Interval:
-        parts = [line.log_mass(part) for line, part in zip(self.lines, y, strict=True)]
-        return sum(parts[1:], start=parts[0])
+        parts = (line.log_mass(part) for line, part in zip(self.lines, y, strict=True))
+        return sum(parts, start=numbers.log(1))
 
 
 def _check_range(low: int, high: int) -> None:
-    if low > high:
+    if whole("low", low) > whole("high", high):
         raise InvalidParameter("high", high, f"give a number of at least low = {low}")
 
 
@@ -221,7 +240,7 @@ class Truncated(Mechanism[Vector, Vector]):
         _check_range(self.low, self.high)
 
     def law(self, answer: Vector) -> Beside:
-        inside = (min(max(exact, self.low), self.high) for exact in answer)
+        inside = (min(max(exact, self.low), self.high) for exact in whole_vector(answer))
         return Beside(tuple(Ends(self.core.noise, centre, self.low, self.high) for centre in inside))
 
     def bound(self, distance: Distance) -> Bound:
@@ -233,7 +252,7 @@ class Inside(Line):
     """The discrete Laplace law around a centre, given that it falls into low .. high."""
 
     scale: Fraction
-    centre: int
+    centre: int = field(repr=False)
     low: int
     high: int
 
@@ -264,9 +283,10 @@ class Inside(Line):
         return -abs(y - self.centre) / self.scale - numbers.log_of(self._between(self.low, self.high))
 
     def cdf(self, y: int) -> Interval:
-        if y < self.low:
-            return numbers.Interval(Fraction(0), Fraction(0))
-        return (self._between(self.low, min(y, self.high)) / self._between(self.low, self.high)).narrowed()
+        if y < self.low or y >= self.high:
+            known = Fraction(0 if y < self.low else 1)
+            return numbers.Interval(known, known)
+        return (self._between(self.low, y) / self._between(self.low, self.high)).narrowed()
 
     def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         def above(x: float) -> float:
@@ -290,9 +310,8 @@ def _run(scale: Fraction, first: int, last: int) -> Interval:
     """a^first + ... + a^last."""
     if last < first:
         return numbers.Interval(Fraction(0), Fraction(0))
-    ratio = numbers.exp(-1 / scale)
-    ends = numbers.exp(-first / scale) - numbers.exp(-(last + 1) / scale)
-    return (ends / (1 - ratio)).narrowed()
+    count = numbers.one_minus_exp((last + 1 - first) / scale) / numbers.one_minus_exp(1 / scale)
+    return (numbers.exp(-first / scale) * count).narrowed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +339,8 @@ class Renormalised(Mechanism[int, int]):
         _check_range(self.low, self.high)
 
     def law(self, answer: int) -> Inside:
-        return Inside(self.scale, min(max(answer, self.low), self.high), self.low, self.high)
+        (exact,) = whole_vector((answer,))
+        return Inside(self.scale, min(max(exact, self.low), self.high), self.low, self.high)
 
     def bound(self, distance: Distance) -> Bound:
         if distance.is_zero:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.mechanism import Bound, Distance, Finite, Mechanism, rational, set_fields
+from sfumato.mechanisms.mechanism import (
+    Bound,
+    Distance,
+    Finite,
+    Mechanism,
+    price,
+    rational,
+    set_fields,
+    whole,
+)
 from sfumato.mechanisms.noise import FREE
 from sfumato.mechanisms.table import Table
 
@@ -40,8 +49,7 @@ class RandomizedResponse(Mechanism[int, int]):
     size: int = 2
 
     def __post_init__(self) -> None:
-        if self.size < 2:
-            raise InvalidParameter("size", self.size, "give the number of categories, at least 2")
+        whole("size", self.size, least=2)
         keep = rational("keep", self.keep)
         if not Fraction(1, self.size) <= keep < 1:
             raise InvalidParameter("keep", keep, f"take 1/{self.size} <= keep < 1, such as Fraction(3, 4)")
@@ -59,9 +67,12 @@ class RandomizedResponse(Mechanism[int, int]):
         >>> RandomizedResponse.at(epsilon=Fraction(1)).bound(Distance(l0=1)).epsilon <= 1
         True
         """
-        odds = numbers.exp(rational("epsilon", epsilon)).low
-        keep = numbers.round_down(odds / (odds + size - 1), GRID)
-        return cls(keep=max(keep, Fraction(1, size)), size=size)
+        epsilon, size = price("epsilon", epsilon), whole("size", size, least=2)
+        others = numbers.exp(-epsilon) * (size - 1)  # keep = 1 / (1 + others)
+        found = cls(keep=max(numbers.round_down(1 / (1 + others.high), GRID), Fraction(1, size)), size=size)
+        while found._epsilon > epsilon:  # rounded up, the logarithm may lie a hair above
+            found = cls(keep=max(found.keep - Fraction(1, 1 << GRID), Fraction(1, size)), size=size)
+        return found
 
     @property
     def other(self) -> Fraction:
@@ -88,7 +99,11 @@ class RandomizedResponse(Mechanism[int, int]):
     def bound(self, distance: Distance) -> Bound:
         if distance.is_zero:
             return FREE
-        return Bound(epsilon=numbers.round_up(numbers.log(self.ratio).high, 64))
+        return Bound(epsilon=self._epsilon)
+
+    @property
+    def _epsilon(self) -> Fraction:
+        return numbers.round_up(numbers.log(self.ratio).high, 64)
 
     def estimate(self, counts: Sequence[int], *, tail: Fraction = Fraction(1, 20)) -> tuple[Estimate, ...]:
         """The share of each category among the people, from how often each was reported.
@@ -101,7 +116,9 @@ class RandomizedResponse(Mechanism[int, int]):
             raise InvalidParameter("counts", list(counts), f"give {self.size} counts of reports, not all 0")
         if self.ratio == 1:
             raise InvalidParameter("keep", self.keep, "reports that ignore the truth estimate nothing")
-        return tuple(self._estimated(count, sum(counts), rational("tail", tail)) for count in counts)
+        if rational("tail", tail) > Fraction(1, 2):
+            raise InvalidParameter("tail", tail, "give the chance of a miss, at most a half")
+        return tuple(self._estimated(count, sum(counts), tail) for count in counts)
 
     def _estimated(self, count: int, people: int, tail: Fraction) -> Estimate:
         slope = self.keep - self.other
@@ -130,8 +147,7 @@ class RandomizedResponse(Mechanism[int, int]):
         >>> RandomizedResponse.two_coins().variance(share=Fraction(3, 10), people=1000)  # 3 / (4 n)
         Fraction(3, 4000)
         """
-        if people < 1:
-            raise InvalidParameter("people", people, "give the number of reports, at least 1")
+        whole("people", people, least=1)
         told, heard = self.keep * (1 - self.keep), self.other * (1 - self.other)
         return (share * told + (1 - share) * heard) / (self.keep - self.other) ** 2 / people
 
@@ -141,9 +157,10 @@ class Estimate:
     """An estimated share of people, unbiased and therefore not clipped; the interval is inside 0 .. 1.
 
     `fixed_error` is the standard error for the people who were asked, `sampled_error` for a population of
-    which they are a random sample (both readings occur in textbooks, and they differ). The interval covers
-    under both: reports are independent, so their sum is no wider than a binomial with the same mean
-    (Hoeffding, 1956, theorem 4), for which it is that of Clopper and Pearson.
+    which they are a random sample (both readings occur in textbooks, and they differ). The interval is that
+    of Clopper and Pearson for a binomial count, and it covers under both readings: independent reports add
+    up to a count that strays no further than a binomial one (Hoeffding, 1956, theorem 4).
+    Proof: docs/explanation/randomized-response.md.
     """
 
     share: Fraction

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -31,8 +31,12 @@ from sfumato.mechanisms.mechanism import (
     Law,
     Mechanism,
     Vector,
+    log_above_zero,
+    price,
     rational,
     set_fields,
+    whole,
+    whole_vector,
 )
 from sfumato.mechanisms.noise import FREE, DiscreteLaplace
 
@@ -52,7 +56,7 @@ WINDOW = Fraction(1, 1 << 60)  # tail left out, and accounted for, when a noisy 
 class Costs:
     """How far each candidate lies below the best, in units of the scale: `numerators` / `denominator`."""
 
-    numerators: Ints
+    numerators: Ints = field(repr=False)
     denominator: int
 
     @classmethod
@@ -77,7 +81,7 @@ class Costs:
         gaps: Ints = whole.max() - whole
         # gap / (unit scale) = gap q / (unit p) for scale p/q
         factor, denominator = scale.denominator, unit * scale.numerator
-        if gaps.dtype == np.int64 and int(gaps.max()) * factor >= 1 << 62:
+        if factor >= 1 << 62 or int(gaps.max()) * factor >= 1 << 62:
             gaps = gaps.astype(np.object_)
         return cls(gaps * factor, denominator)
 
@@ -94,7 +98,11 @@ class Costs:
 
     def chance(self, i: int) -> Interval:
         """exp(-cost) of candidate i."""
-        return numbers.exp(-Fraction(int(self.numerators[i]), self.denominator))
+        return numbers.exp(-self.cost(i))
+
+    def cost(self, i: int) -> Fraction:
+        """The cost of candidate i."""
+        return Fraction(int(self.numerators[i]), self.denominator)
 
     @cached_property
     def total(self) -> Interval:
@@ -144,8 +152,7 @@ class Softmax(Law[int]):
         return tried if kept else None
 
     def log_mass(self, y: int) -> Interval:
-        cost = Fraction(int(self.costs.numerators[y]), self.costs.denominator)
-        return -numbers.log_of(self.costs.total) - cost
+        return -numbers.log_of(self.costs.total) - self.costs.cost(y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ class Flipped(Law[int]):
                 raised = [Interval(Fraction(0), Fraction(0)), *(p * falls for p in others)]
                 others = [(a + b * stays).narrowed() for a, b in zip(raised, [*others, NEVER], strict=True)]
         mean = sum((p / (n + 1) for n, p in enumerate(others)), start=NEVER)
-        return numbers.log_of((self.costs.chance(y) * mean).narrowed())
+        return numbers.log_of(mean.narrowed()) - self.costs.cost(y)
 
 
 NEVER = Interval(Fraction(0), Fraction(0))
@@ -183,7 +190,7 @@ class Noisiest(Law[int]):
     """The candidate whose score plus noise is the largest; of equal ones the first."""
 
     noise: DiscreteLaplace
-    scores: Vector
+    scores: Vector = field(repr=False)
 
     def draw(self, coins: Coins) -> int:
         if len(self.scores) < BULK_PAYS:
@@ -207,7 +214,7 @@ class Noisiest(Law[int]):
                 if j != y:
                     mass = (mass * self.noise.cdf(k + self.scores[y] - score - (j < y))).narrowed()
             low, high = low + max(mass.low, Fraction(0)), high + mass.high
-        return numbers.log_of(Interval(low, high + WINDOW))
+        return log_above_zero(Interval(low, high + WINDOW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,24 +252,23 @@ class Peeled(Law[Vector]):
 class Selection(Mechanism[Scores, int]):
     """A candidate's number, chosen by scores that neighbours change by at most linf each.
 
-    `monotone` says that one person moves all scores the same way, as counts do; it halves the price. Set it
-    only where that holds for every pair of neighbours.
+    The price is halved where a distance is monotone: all scores move the same way, as counts do when a
+    person comes or goes.
     """
 
     scale: Fraction
-    monotone: bool = False
 
     def __post_init__(self) -> None:
         set_fields(self, scale=rational("scale", self.scale))
 
     @classmethod
-    def at(cls, *, epsilon: Fraction, distance: Distance, monotone: bool = False) -> Self:
+    def at(cls, *, epsilon: Fraction, distance: Distance) -> Self:
         """The one that costs `epsilon` at this distance.
 
         >>> Exponential.at(epsilon=Fraction(1, 2), distance=Distance(linf=Fraction(1))).scale
         Fraction(4, 1)
         """
-        return cls(scale=_scale(epsilon, distance, monotone), monotone=monotone)
+        return cls(scale=_scale(epsilon, distance))
 
     @abstractmethod
     def law(self, answer: Scores) -> Law[int]:
@@ -271,15 +277,15 @@ class Selection(Mechanism[Scores, int]):
     def bound(self, distance: Distance) -> Bound:
         if distance.is_zero:
             return FREE
-        return Bound(epsilon=_price(self.scale, distance, self.monotone))
+        return Bound(epsilon=_epsilon(self.scale, distance))
 
 
-def _price(scale: Fraction, distance: Distance, monotone: bool) -> Fraction | None:
-    return None if distance.linf is None else (1 if monotone else 2) * distance.linf / scale
+def _epsilon(scale: Fraction, distance: Distance) -> Fraction | None:
+    return None if distance.linf is None else (1 if distance.monotone else 2) * distance.linf / scale
 
 
-def _scale(epsilon: Fraction, distance: Distance, monotone: bool) -> Fraction:
-    scale = _price(rational("epsilon", epsilon), distance, monotone)  # epsilon scale = 1 or 2 linf
+def _scale(epsilon: Fraction, distance: Distance) -> Fraction:
+    scale = _epsilon(price("epsilon", epsilon), distance)  # epsilon scale = 1 or 2 linf
     if scale is None:
         raise InvalidParameter(
             "distance", "linf unknown", "give how much one person can change a score: linf"
@@ -293,7 +299,7 @@ def _scale(epsilon: Fraction, distance: Distance, monotone: bool) -> Fraction:
 class Exponential(Selection):
     """Candidate i with probability proportional to exp(score_i / scale).
 
-    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone), and epsilon^2/8-zCDP.
+    Guarantee: pure DP, epsilon = 2 linf / scale (half of it if monotone), and epsilon^2/8-zCDP.
     Proof: docs/explanation/selection.md#the-exponential-mechanism.
 
     >>> ballot = Exponential.at(epsilon=Fraction(5), distance=Distance(linf=Fraction(1))).law([4, 3, 3])
@@ -307,7 +313,7 @@ class Exponential(Selection):
         return Softmax(Costs.of(answer, self.scale))
 
     def bound(self, distance: Distance) -> Bound:
-        epsilon = None if distance.is_zero else _price(self.scale, distance, self.monotone)
+        epsilon = None if distance.is_zero else _epsilon(self.scale, distance)
         return FREE if distance.is_zero else Bound(epsilon=epsilon, rho=_range_rho(epsilon))
 
 
@@ -323,7 +329,7 @@ class PermuteAndFlip(Selection):
     Its expected score is never below that of the exponential mechanism at the same epsilon, and up to twice
     as close to the best. The same as the largest score plus exponential noise (Ding et al., 2021).
 
-    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone).
+    Guarantee: pure DP, epsilon = 2 linf / scale (half of it if monotone).
     Proof: docs/explanation/selection.md#permute-and-flip.
     """
 
@@ -340,24 +346,19 @@ class NoisyMax(Selection):
     Only the winner's number is released, so its price is that of one count, whatever the number of
     candidates and however many of them a person supports.
 
-    Guarantee: pure DP, epsilon = 2 linf / scale (linf / scale if monotone).
+    Guarantee: pure DP, epsilon = 2 linf / scale (half of it if monotone).
     Proof: docs/explanation/selection.md#report-noisy-max.
     """
 
     name: ClassVar[str] = "noisy max"
 
     def law(self, answer: Scores) -> Noisiest:
-        listed = answer.tolist() if isinstance(answer, np.ndarray) else answer
-        scores = tuple(score for score in listed if isinstance(score, int))
         if len(answer) == 0:
             raise InvalidParameter(
                 "scores", "no candidates", "give a score for each of at least one candidate"
             )
-        if len(scores) < len(answer):
-            # on a grid that depends on the scores the ties, and so the law, would depend on it too
-            raise InvalidParameter(
-                "scores", "other than whole numbers", "put them on a public grid of integers"
-            )
+        # whole numbers only: on a grid that depends on the scores, ties and so the law would depend on it too
+        scores = whole_vector(answer.tolist() if isinstance(answer, np.ndarray) else answer)  # type: ignore[arg-type]  # checked there
         return Noisiest(DiscreteLaplace(scale=self.scale), scores)
 
 
@@ -376,17 +377,15 @@ class TopK(Mechanism[Scores, Vector]):
     name: ClassVar[str] = "top k"
     scale: Fraction
     count: int
-    monotone: bool = False
 
     def __post_init__(self) -> None:
         set_fields(self, scale=rational("scale", self.scale))
-        if self.count < 1:
-            raise InvalidParameter("count", self.count, "give how many candidates to choose, at least 1")
+        whole("count", self.count, least=1)
 
     @classmethod
-    def at(cls, *, count: int, epsilon: Fraction, distance: Distance, monotone: bool = False) -> TopK:
+    def at(cls, *, count: int, epsilon: Fraction, distance: Distance) -> TopK:
         """The one that costs `epsilon` in all at this distance."""
-        return cls(scale=_scale(epsilon, distance, monotone) * count, count=count, monotone=monotone)
+        return cls(scale=_scale(epsilon, distance) * whole("count", count, least=1), count=count)
 
     def law(self, answer: Scores) -> Peeled:
         if len(answer) < self.count:
@@ -396,7 +395,7 @@ class TopK(Mechanism[Scores, Vector]):
     def bound(self, distance: Distance) -> Bound:
         if distance.is_zero:
             return FREE
-        each = _price(self.scale, distance, self.monotone)
+        each = _epsilon(self.scale, distance)
         rho = _range_rho(each)
         return Bound(
             epsilon=None if each is None else each * self.count, rho=None if rho is None else rho * self.count

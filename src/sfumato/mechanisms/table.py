@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import ClassVar, Generic, TypeVar
@@ -17,7 +17,16 @@ from typing import ClassVar, Generic, TypeVar
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.mechanisms.mechanism import Bound, Distance, Finite, Mechanism, rational, set_fields
+from sfumato.mechanisms.mechanism import (
+    Bound,
+    Distance,
+    Finite,
+    Mechanism,
+    price,
+    rational,
+    set_fields,
+    whole,
+)
 
 X = TypeVar("X", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
@@ -26,7 +35,6 @@ W = TypeVar("W", bound=Hashable)
 
 Neighbours = Iterable[tuple[X, X]]
 ROUGH = Fraction(1, 10**6)  # how far from 1 a row of floats may add up
-CLOSE = 1e-6  # floats rank candidates; all that come this close to the best are compared exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +120,22 @@ class Table(Mechanism[X, Y]):
         >>> print(Table.from_floats([[0.9, 0.1], [0.1, 0.9]]))  # doctest: +ELLIPSIS
         epsilon 2.197224577337 after moving probabilities by at most 2.8e-17: output 0 under 0 is ...
         """
-        if not 1 <= bits <= 1000:
+        if not 1 <= whole("bits", bits) <= 1000:
             raise InvalidParameter("bits", bits, "give the bits kept of each probability, such as 53")
         table = []
         for i, row in enumerate(rows):
             for entry in row:
                 if not (math.isfinite(entry) and entry >= 0):
                     raise InvalidParameter(f"rows[{i}]", entry, "probabilities are finite and at least 0")
-            kept = [round(Fraction(entry) * (1 << bits)) for entry in row]
-            if not kept or abs(Fraction(sum(kept), 1 << bits) - 1) > ROUGH + Fraction(len(row), 1 << bits):
+            kept = [round(Fraction(float(entry)) * (1 << bits)) for entry in row]
+            if not any(kept) or abs(Fraction(sum(kept), 1 << bits) - 1) > ROUGH + Fraction(
+                len(row), 1 << bits
+            ):
                 raise InvalidParameter(f"rows[{i}]", f"sum {sum(row)}", "the entries of a row add up to 1")
             table.append(tuple(Fraction(entry, sum(kept)) for entry in kept))
         exact: Table[int, int] = Table(tuple(table))
         moved = max(
-            abs(a - Fraction(b))
+            abs(a - Fraction(float(b)))
             for new, old in zip(exact.rows, rows, strict=True)
             for a, b in zip(new, old, strict=True)
         )
@@ -180,37 +190,27 @@ class Table(Mechanism[X, Y]):
         return found
 
     def _worst(self, pairs: Iterable[tuple[X, X, Fraction]]) -> Worst[X, Y]:
-        logs = [[_float_log(entry) for entry in row] for row in self.rows]
+        """Ratios are compared as fractions; only different ones at different distances need logarithms."""
         index = {secret: i for i, secret in enumerate(self.secrets)}
-        top = 0.0
-        candidates: list[tuple[float, X, X, int, Fraction]] = []
+        worst: dict[Fraction, Worst[X, Y]] = {}  # by distance
         for x, other, distance in pairs:
             if x not in index or other not in index:
                 raise InvalidParameter("neighbours", (x, other), "both must be secrets of this table")
-            for j, (a, b) in enumerate(zip(logs[index[x]], logs[index[other]], strict=True)):
-                if a == -math.inf:
-                    continue
-                if b == -math.inf:
-                    return Worst(None, None, (x, other), self.outputs[j])
-                if distance == 0:
-                    if self.rows[index[x]][j] > self.rows[index[other]][j]:
-                        return Worst(None, None, (x, other), self.outputs[j])
-                    continue
-                rate = (a - b) / float(distance)
-                if rate > top - CLOSE:
-                    top = max(top, rate)
-                    candidates.append((rate, x, other, j, distance))
-        best: Worst[X, Y] = Worst(Fraction(1), Fraction(0))
-        seen: set[tuple[Fraction, Fraction]] = set()
-        for rate, x, other, j, distance in candidates:
-            ratio = self.rows[index[x]][j] / self.rows[index[other]][j]
-            if rate < top - CLOSE or ratio <= 1 or (ratio, distance) in seen:
-                continue
-            seen.add((ratio, distance))
-            epsilon = numbers.round_up(_log_up(ratio) / distance, 64)
-            if best.epsilon is None or epsilon > best.epsilon:
-                best = Worst(ratio, epsilon, (x, other), self.outputs[j])
-        return best
+            if distance < 0:
+                raise InvalidParameter("metric", distance, "a distance is at least 0")
+            ratio, j = _largest_ratio(self.rows[index[x]], self.rows[index[other]])
+            if ratio is None or (distance == 0 and ratio > 1):
+                return Worst(ratio, None, (x, other), self.outputs[j])
+            known = worst.get(distance)
+            if ratio > 1 and (known is None or known.ratio is None or ratio > known.ratio):
+                worst[distance] = Worst(ratio, None, (x, other), self.outputs[j])
+        found: Worst[X, Y] = Worst(Fraction(1), Fraction(0))
+        for distance, each in worst.items():
+            assert each.ratio is not None
+            epsilon = numbers.round_up(_log_up(each.ratio) / distance, 64)
+            if found.epsilon is None or epsilon > found.epsilon:
+                found = replace(each, epsilon=epsilon)
+        return found
 
     def delta(self, epsilon: Fraction, neighbours: Neighbours[X] | None = None) -> Fraction:
         """The smallest delta that goes with this epsilon, rounded up: the largest sum of p - e^epsilon p'.
@@ -219,7 +219,7 @@ class Table(Mechanism[X, Y]):
         >>> coin.delta(Fraction(0)), coin.delta(Fraction(11, 10))
         (Fraction(1, 2), Fraction(0, 1))
         """
-        factor = numbers.exp(rational("epsilon", epsilon, above=-1)).low  # less is taken away: an upper bound
+        factor = numbers.exp(price("epsilon", epsilon, zero=True)).low  # less is taken away: an upper bound
         pairs = permutations(self.secrets, 2) if neighbours is None else _both_ways(neighbours)
         return max(
             (
@@ -353,10 +353,20 @@ def _check_row(secret: Hashable, row: tuple[Fraction, ...], size: int) -> None:
 
 
 def _check_ratio(ratio: Fraction, size: int) -> None:
-    if not 0 < rational("ratio", ratio, above=-1) < 1:
+    if rational("ratio", ratio) >= 1:
         raise InvalidParameter("ratio", ratio, "give exp(-epsilon), a Fraction between 0 and 1")
-    if size < 1:
-        raise InvalidParameter("size", size, "give the number of answers, at least 1")
+    whole("size", size, least=1)
+
+
+def _largest_ratio(row: tuple[Fraction, ...], other: tuple[Fraction, ...]) -> tuple[Fraction | None, int]:
+    """The largest ratio of two rows and where it is; None if something possible here is impossible there."""
+    best, where = Fraction(0), 0
+    for j, (a, b) in enumerate(zip(row, other, strict=True)):
+        if a and not b:
+            return None, j
+        if a and a > best * b:
+            best, where = a / b, j
+    return best, where
 
 
 def _both_ways(neighbours: Neighbours[X]) -> Iterable[tuple[X, X]]:
@@ -367,7 +377,3 @@ def _both_ways(neighbours: Neighbours[X]) -> Iterable[tuple[X, X]]:
 
 def _log_up(ratio: Fraction) -> Fraction:
     return numbers.round_up(numbers.log(ratio).high, 64)
-
-
-def _float_log(x: Fraction) -> float:
-    return math.log(x.numerator) - math.log(x.denominator) if x else -math.inf
