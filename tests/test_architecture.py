@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
+from sfumato import mechanisms
+from sfumato.budget import record
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sfumato"
@@ -219,3 +222,85 @@ def test_importing_the_package_imports_no_engine() -> None:
     code = f"import sfumato, sys; print([m for m in {engines} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# Proofs, pages and pictures --------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as the usual renderers make them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+def test_every_proof_that_is_cited_exists() -> None:
+    cited = 0
+    for path in FILES:
+        for name, anchor in re.findall(
+            r"docs/(explanation/[\w-]+\.md)(?:#([\w-]+))?", path.read_text(encoding="utf-8")
+        ):
+            page = ROOT / "docs" / name
+            assert page.exists(), (path, name)
+            assert not anchor or anchor in anchors(page), (path, name, anchor)
+            cited += 1
+    assert cited > 15
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        for target in re.findall(
+            r"\]\((?!https?:)([^)#\s]*)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")
+        ):
+            assert not target or (page.parent / target).exists(), (page, target)
+        for target, anchor in re.findall(r"\]\(([\w./-]*\.md)#([\w-]+)\)", page.read_text(encoding="utf-8")):
+            assert anchor in anchors(page.parent / target), (page, target, anchor)
+
+
+def test_every_mechanism_guarantees_and_proves_and_is_on_the_reference_page() -> None:
+    page = (ROOT / "docs" / "reference" / "mechanisms.md").read_text(encoding="utf-8")
+    for name in mechanisms.__all__:
+        assert f"`{name}" in page or f"`.{name}" in page or name in ABSTRACT, name
+        kind = getattr(mechanisms, name)
+        if isinstance(kind, type) and issubclass(kind, mechanisms.Private) and name not in ABSTRACT:
+            assert "Guarantee:" in (kind.__doc__ or ""), name
+            assert "Proof:" in (kind.__doc__ or ""), name
+            assert record.MECHANISMS[kind.name] is kind
+
+
+ABSTRACT = {
+    "Additive",
+    "Conversation",
+    "Finite",
+    "Guarantee",
+    "Law",
+    "Line",
+    "Mechanism",
+    "Private",
+    "Selection",
+}
+
+
+def test_every_family_has_a_page_with_its_law_proof_accuracy_use_and_picture() -> None:
+    families = ("geometric-mechanism", "gaussian", "staircase", "cube", "grid", "truncation", "selection")
+    for family in (*families, "sparse-vector", "randomized-response", "finite-mechanisms"):
+        text = (ROOT / "docs" / "explanation" / f"{family}.md").read_text(encoding="utf-8")
+        assert re.search(r"!\[.+\]\(\.\./pictures/[\w-]+\.svg\)", text), family
+        for word in (
+            "guarantee|private with",
+            "proof",
+            "accura|error|how good",
+            "when (to use|it is)",
+            "```python",
+        ):
+            assert re.search(word, text, flags=re.IGNORECASE), (family, word)
+
+
+def test_the_pictures_are_what_the_script_draws() -> None:
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "pictures" / "draw.py")
+    assert spec is not None
+    assert spec.loader is not None
+    draw = importlib.util.module_from_spec(spec)
+    sys.modules["draw"] = draw  # dataclasses look their module up
+    spec.loader.exec_module(draw)
+    for name, text in draw.pictures().items():
+        assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == text, name
