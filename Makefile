@@ -16,6 +16,7 @@ test: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --durations=10
 	$(BIN)/python benchmarks/spine.py --smoke
+	$(BIN)/python benchmarks/noise.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -39,4 +40,4 @@ pins: $(READY)
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis sfumato-demo build
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis sfumato-demo build
