@@ -57,8 +57,18 @@ def test_the_command_line_session_is_true(demo: Path) -> None:
         assert settled(told) == settled(expected)
 
 
+def test_the_lines_about_mechanisms_run(tmp_path: Path) -> None:
+    _, code = fences("python")
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    drawn, delta, winner = run.stdout.split("\n")[:3]
+    assert drawn.startswith("(")
+    assert 0 < float(delta) <= 1e-6
+    assert int(winner) in range(3)
+
+
 def test_the_ten_lines_of_python_run(demo: Path) -> None:
-    (code,) = fences("python")
+    code, _ = fences("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     found = subprocess.run([sys.executable, "-c", code], cwd=demo, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
