@@ -246,7 +246,7 @@ def test_every_proof_that_is_cited_exists() -> None:
     assert cited > 15
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_into_pages_lead_to_a_heading() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         for target in re.findall(
             r"\]\((?!https?:)([^)#\s]*)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")

@@ -85,12 +85,6 @@ def test_every_link_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
-def test_the_example_runs() -> None:
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        found = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
-        assert found.returncode == 0, found.stderr
-
-
 def test_the_two_commands_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for command in ("demo", "test"):

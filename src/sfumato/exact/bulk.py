@@ -222,22 +222,15 @@ class Bell:
         return self.linear * rest + self.square * rest * ((high << self.shift + 1) + rest)
 
     def _kept(self, high: NDArray[np.int64], rest: NDArray[np.int64], coins: Coins) -> NDArray[np.bool_]:
-        """Bernoulli(exp(-x)) elementwise, as in `samplers.bernoulli_exp`: the first failed toss is odd."""
+        """Bernoulli(exp(-x)) elementwise."""
+        near = np.flatnonzero(high <= self.reach)
         kept = np.zeros(len(high), dtype=np.bool_)
-        active = np.arange(len(high))
-        if len(far := np.flatnonzero(high > self.reach)):
-            for i in far.tolist():
-                cost = self._cost(int(high[i]), int(rest[i]))
-                kept[i] = samplers.bernoulli_exp(cost.numerator, cost.denominator, coins)
-            active = np.flatnonzero(high <= self.reach)
-        k = 1
-        while len(active):
-            success = self._less(high[active], rest[active], coins)
-            if k > 1:
-                success[success] = below(k, int(success.sum()), coins) == 0
-            kept[active[~success]] = k % 2 == 1
-            active = active[success]
-            k += 1
+        kept[near] = _exp_coins(
+            len(near), lambda active: self._less(high[near[active]], rest[near[active]], coins), coins
+        )
+        for i in np.flatnonzero(high > self.reach).tolist():
+            cost = self._cost(int(high[i]), int(rest[i]))
+            kept[i] = samplers.bernoulli_exp(cost.numerator, cost.denominator, coins)
         return kept
 
     def _less(self, high: NDArray[np.int64], rest: NDArray[np.int64], coins: Coins) -> NDArray[np.bool_]:
@@ -413,19 +406,25 @@ def bernoulli_exp(numerators: Ints, denominator: int, coins: Coins) -> NDArray[n
     if denominator >= 1 << 62 or (len(rest) and rest.max() >= denominator):
         alive[left] = [samplers.bernoulli_exp(n, denominator, coins) for n in rest.tolist()]
     else:
-        alive[left] = _bernoulli_exp_below_one(rest.astype(np.int64), denominator, coins)
+        part = rest.astype(np.int64)
+        alive[left] = _exp_coins(
+            len(part), lambda active: below(denominator, len(active), coins) < part[active], coins
+        )
     return alive
 
 
-def _bernoulli_exp_below_one(
-    numerators: NDArray[np.int64], denominator: int, coins: Coins
+def _exp_coins(
+    count: int, toss: Callable[[NDArray[np.int64]], NDArray[np.bool_]], coins: Coins
 ) -> NDArray[np.bool_]:
-    """The same for exponents below 1; Bernoulli(x/k) is tossed as U < x and below(k) = 0: no overflow."""
-    result = np.zeros(len(numerators), dtype=np.bool_)
-    active = np.arange(len(numerators))
+    """Bernoulli(exp(-x)), x <= 1, from tosses of Bernoulli(x): as in `samplers`, the first failure is odd.
+
+    `toss(active)` tosses for these elements. Bernoulli(x/k) is Bernoulli(x) and below(k) = 0: no overflow.
+    """
+    result = np.zeros(count, dtype=np.bool_)
+    active = np.arange(count)
     k = 1
     while len(active):
-        success = below(denominator, len(active), coins) < numerators[active]
+        success = toss(active)
         if k > 1:
             success[success] = below(k, int(success.sum()), coins) == 0
         result[active[~success]] = k % 2 == 1
