@@ -99,7 +99,7 @@ def laplace(scale: Fraction) -> Line:
 
 
 def gaussian(scale: Fraction) -> Line:
-    return DiscreteGaussian(parameter=scale**2)
+    return DiscreteGaussian(sigma_squared=scale**2)
 
 
 LAWS = {"laplace": laplace, "gaussian": gaussian}

@@ -57,14 +57,14 @@ def vectors(answer: tuple[int, ...], all_move: Distance) -> None:
     print("\nNoise on numbers, one of which may move by 1")
     noise: list[tuple[str, Mechanism[tuple[int, ...], tuple[int, ...]], Distance]] = [
         ("geometric", Geometric(scale=1 / EPSILON), ONE),
-        ("Gaussian", Gaussian.calibrated(epsilon=EPSILON, delta=Fraction(1, 10**6), distance=ONE), ONE),
+        ("Gaussian", Gaussian.at(epsilon=EPSILON, delta=Fraction(1, 10**6), distance=ONE), ONE),
         ("staircase", Staircase.at(epsilon=EPSILON, distance=ONE), ONE),
         ("truncated to 0..100", Truncated(core=Geometric(scale=1 / EPSILON), low=0, high=100), ONE),
         ("cube, all may move", Cube(scale=1 / EPSILON), all_move),
     ]
     for name, mechanism, distance in noise:
         show(name, answer, mechanism.law(answer).draw(COINS), promise(mechanism.bound(distance)))
-    gauss = Gaussian.calibrated(epsilon=EPSILON, delta=Fraction(1, 10**6), distance=ONE)
+    gauss = Gaussian.at(epsilon=EPSILON, delta=Fraction(1, 10**6), distance=ONE)
     delta = gauss.delta(epsilon=EPSILON, distance=ONE)
     print(f"{'':20} the Gaussian also has epsilon {decimal(EPSILON)} with delta {float(delta):.3g}")
 
@@ -73,7 +73,7 @@ def reals(answer: Fraction) -> None:
     print("\nReals, on a public grid of 2^-10")
     for name, mechanism in (
         ("Laplace", laplace(scale=1 / EPSILON, bits=10)),
-        ("normal", normal(variance=1 / EPSILON**2, bits=10)),
+        ("normal", normal(sigma_squared=1 / EPSILON**2, bits=10)),
     ):
         (release,) = mechanism.law((answer,)).draw(COINS)
         show(name, float(answer), float(release), promise(mechanism.bound(ONE)))

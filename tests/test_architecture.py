@@ -157,8 +157,8 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 def test_no_blanket_exception_carries_on() -> None:
-    """`except Exception` or wider stands only where one fixed error replaces what happened to a secret."""
-    allowed = {SOURCE / "exact" / "secret.py", SOURCE / "budget" / "ledger.py"}
+    """Only where one fixed error replaces what happened to a secret, or numpy replaces a broken compiler."""
+    allowed = {SOURCE / "exact" / "secret.py", SOURCE / "budget" / "ledger.py", SOURCE / "exact" / "bulk.py"}
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ExceptHandler):

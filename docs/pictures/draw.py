@@ -152,7 +152,7 @@ def geometric() -> str:
 
 
 def gaussian() -> str:
-    bell, unit = dp.Gaussian(parameter=Fraction(100)).noise, dp.Gaussian(parameter=Fraction(1))
+    bell, unit = dp.Gaussian(sigma_squared=Fraction(100)).noise, dp.Gaussian(sigma_squared=Fraction(1))
     scale = 1 / (2 * math.asinh(1 / math.sqrt(2 * bell.variance)))  # then the variances are equal
     tent = dp.DiscreteLaplace(scale=Fraction(round(10**6 * scale), 10**6))
     left = Panel((62, 92, 270, 230), (-60, 60), (-10, 0))

@@ -116,7 +116,7 @@ def test_a_split_law_is_the_law(linear: Fraction, square: Fraction, monkeypatch:
 def test_bulk_coins_of_e_to_the_minus_x_have_that_probability(
     numerator: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "_turns", lambda: Lookup(bulk._powers, bits=4))
+    monkeypatch.setattr(bulk, "_turns", lambda: Lookup(bulk.POWERS, bits=4))
     monkeypatch.setattr(bulk, "below", below_by_coins)
 
     def toss(coins: Coins) -> bool:
@@ -235,3 +235,18 @@ def test_cuts_are_proven_or_computed_anew(monkeypatch: pytest.MonkeyPatch) -> No
     bell = Bell(Fraction(1, 10), Fraction(0))
     assert bell._attempt_cuts(64, 0) is None
     assert bell._cuts(64) == right == Cuts(right.first, sorted(right.at))
+
+
+def test_a_broken_compiler_is_replaced_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that was paid for must not fail because a cache folder cannot be written."""
+
+    def broken(_name: str) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    bulk._compiled.cache_clear()
+    monkeypatch.setattr(bulk, "import_module", broken)
+    monkeypatch.setattr(bulk, "COMPILED_PAYS", 1)
+    with pytest.warns(UserWarning, match="is not used"):
+        assert len(bulk.discrete_laplace(Fraction(10), 10, SystemCoins())) == 10
+    assert bulk.kernels(10) is NUMPY
+    bulk._compiled.cache_clear()

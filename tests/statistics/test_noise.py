@@ -83,7 +83,7 @@ def laplace(scale: Fraction) -> Line:
 
 
 def gauss(scale: Fraction) -> Line:
-    return DiscreteGaussian(parameter=scale**2)
+    return DiscreteGaussian(sigma_squared=scale**2)
 
 
 # narrow laws looked up whole, laws that are split, laws wider than int64

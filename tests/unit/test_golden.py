@@ -28,7 +28,7 @@ from sfumato.mechanisms import (
     meaning,
 )
 from sfumato.mechanisms.noise import DiscreteLaplace
-from sfumato.mechanisms.reals import Ends
+from sfumato.mechanisms.ranges import Ends
 
 if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
@@ -61,7 +61,7 @@ def test_a1_changing_a_value_costs_twice_what_adding_or_removing_costs() -> None
 
 def test_a2_the_bayesian_bound_with_two_epsilon_does_not_imply_epsilon_privacy() -> None:
     """Posterior <= e^(2 eps) prior for all priors gives 2 eps-privacy only: the slide's "iff" is wrong."""
-    table: Table[int, int] = Table(((F(4, 5), F(1, 5)), (F(1, 5), F(4, 5))))  # exactly ln 4 = 2 ln 2
+    table: Table[int, int] = Table(rows=((F(4, 5), F(1, 5)), (F(1, 5), F(4, 5))))  # exactly ln 4 = 2 ln 2
     squared = F(2) ** 2  # e^(2 eps) with eps = ln 2
     for prior in (F(1, 1000), F(1, 10), F(1, 2), F(9, 10)):
         assert meaning.largest_gain(table, {0: prior, 1: 1 - prior}) <= squared
@@ -155,8 +155,8 @@ def test_b2_the_estimator_of_randomized_response() -> None:
 
 def test_b3_a_delta_of_zero_leaves_epsilon_privacy() -> None:
     coin = RandomizedResponse.two_coins().table()
-    assert coin.delta(F(11, 10)) == 0  # 1.1 > ln 3
-    assert coin.delta(F(109, 100)) > 0
+    assert coin.delta(epsilon=F(11, 10)) == 0  # 1.1 > ln 3
+    assert coin.delta(epsilon=F(109, 100)) > 0
 
 
 def test_b4_the_variance_of_laplace_noise() -> None:
@@ -243,8 +243,8 @@ def test_b11_the_accuracy_of_the_exponential_mechanism() -> None:
 def test_b12_the_textbook_gaussian_is_valid_and_larger_than_needed() -> None:
     sigma = accuracy.classic_sigma(epsilon=0.5, delta=1e-6, l2=1)
     assert sigma**2 * 0.5**2 == pytest.approx(2 * math.log(1.25 / 1e-6))
-    ours = Gaussian.calibrated(epsilon=F(1, 2), delta=F(1, 10**6), distance=ONE)
-    assert float(ours.parameter) < 0.65 * sigma**2
+    ours = Gaussian.at(epsilon=F(1, 2), delta=F(1, 10**6), distance=ONE)
+    assert float(ours.sigma_squared) < 0.65 * sigma**2
     assert ours.delta(epsilon=F(1, 2), distance=ONE) <= F(1, 10**6)
     with pytest.raises(ValueError, match="epsilon"):
         accuracy.classic_sigma(epsilon=1.5, delta=1e-6, l2=1)
@@ -320,10 +320,10 @@ def test_d1_the_laplace_density_and_its_ratios() -> None:
 
 
 def test_d2_gaussian_noise_is_private_for_no_pure_epsilon() -> None:
-    noise = Gaussian(parameter=F(4)).noise
+    noise = Gaussian(sigma_squared=F(4)).noise
     ratios = [middle(noise.log_mass(y) - noise.log_mass(y + 1)) for y in (0, 10, 1000)]
     assert ratios == pytest.approx([(2 * y + 1) / 8 for y in (0, 10, 1000)])  # no limit
-    assert Gaussian(parameter=F(4)).bound(ONE).epsilon is None
+    assert Gaussian(sigma_squared=F(4)).bound(ONE).epsilon is None
 
 
 def test_d3_how_far_one_person_moves_an_average_age() -> None:

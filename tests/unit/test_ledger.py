@@ -19,6 +19,7 @@ from sfumato.budget.ledger import price_of
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
 from sfumato.exact.secret import Secret
 from sfumato.mechanisms import (
+    Bound,
     Cube,
     Distance,
     Distances,
@@ -336,7 +337,7 @@ HALF = Fraction(1, 2)
 KINDS: list[Private] = [
     Cube(scale=HALF),
     Exponential(scale=HALF),
-    Gaussian(parameter=HALF),
+    Gaussian(sigma_squared=HALF),
     Geometric(scale=HALF),
     NoisyMax(scale=HALF),
     OnGrid(core=Truncated(core=Geometric(scale=HALF), low=0, high=9), bits=3),
@@ -345,7 +346,7 @@ KINDS: list[Private] = [
     Renormalised(scale=HALF, low=-1, high=9),
     SparseVector(threshold=7, threshold_scale=HALF, answer_scale=HALF, limit=2),
     Staircase(epsilon=HALF, width=5, flat=2),
-    Table(((HALF, HALF), (Fraction(1, 3), Fraction(2, 3))), ("no", "yes"), (0, 1)),
+    Table(rows=((HALF, HALF), (Fraction(1, 3), Fraction(2, 3))), secrets=("no", "yes"), outputs=(0, 1)),
     TopK(scale=HALF, count=2),
     Truncated(core=Staircase(epsilon=HALF, width=5, flat=2), low=0, high=9),
 ]
@@ -371,3 +372,48 @@ def test_a_form_stored_before_there_was_monotone_keeps_its_text_and_its_meaning(
     )
     assert record.write(record.read(old)) == old
     assert record.read(old)[0].bound().epsilon == Fraction(1, 10)
+
+
+def test_what_is_not_listed_or_not_itself_cannot_be_stored() -> None:
+    class Cheap(Geometric):
+        """The honest text with another price."""
+
+        def _bound(self, distance: Distance) -> Bound:  # noqa: ARG002
+            return Bound(epsilon=Fraction(0))
+
+    one = Distances(Distance(l1=Fraction(1)), Distance(l1=Fraction(2)))
+    with pytest.raises(InvalidParameter, match=r"record\.py"):
+        record.write((Step(Cheap(scale=HALF), one),))
+    labelled: Table[bytes, int] = Table(rows=((HALF, HALF),), secrets=(b"x",))
+    with pytest.raises(InvalidParameter, match="label"):
+        record.write((Step(labelled, one),))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"name":"geometric"', '"name":"unheard"'),
+        ('"scale":"2"', '"scale":"0"'),
+        ('"scale":"2"', '"width":"2"'),
+        ('"version":1,', '"version":7,'),
+        ('"version":1', '"other":1'),
+        ('"l1":"1"', '"l1":"-1"'),
+    ],
+)
+def test_a_charge_that_cannot_be_read_is_an_error_of_the_ledger(old: str, new: str) -> None:
+    text = record.write(spend("0.5"))
+    assert old.rstrip(",") in text
+    with pytest.raises(LedgerError, match="Nothing was changed"):
+        record.read(text.replace(old.rstrip(","), new.rstrip(",")))
+
+
+def test_a_distance_of_any_size_can_be_read_back() -> None:
+    for distance in (
+        Distance(l0=1, linf=Fraction(1, 2**300)),
+        Distance(linf=Fraction(2**300)),
+        Distance(l0=2**600, linf=Fraction(1, 3)),
+    ):
+        stored = (Step(Geometric(scale=HALF), Distances(distance, distance)),)
+        assert record.read(record.write(stored)) == stored
+    loud = record.write(spend("0.5")).replace('"linf":"1"', '"linf":"1","monotone":"false"')
+    assert not record.read(loud)[0].distances.presence.monotone

@@ -11,7 +11,7 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import LedgerError
+from sfumato.errors import InvalidParameter, LedgerError
 from sfumato.mechanisms import (
     Cube,
     Distance,
@@ -72,12 +72,18 @@ def write(spend: Spend) -> str:
 def read(text: str) -> Spend:
     """The spend that `write` stored."""
     stored = json.loads(text)
-    if stored["version"] != VERSION:
+    if stored.get("version") != VERSION:
         raise LedgerError(
-            f"this ledger stores charges in form {stored['version']}, and this version of sfumato reads form "
-            f"{VERSION}. Nothing was changed. Install the newer sfumato that wrote it."
+            f"this ledger stores charges in form {stored.get('version')}, and this version of sfumato reads "
+            f"form {VERSION}. Nothing was changed. Install the newer sfumato that wrote it."
         )
-    return tuple(_read_step(step) for step in stored["steps"])
+    try:
+        return tuple(_read_step(step) for step in stored["steps"])
+    except (KeyError, TypeError, ValueError) as broken:
+        raise LedgerError(
+            "this ledger holds a charge that this version of sfumato cannot read. Nothing was changed. "
+            "Install the version that wrote it, or restore the file from a copy."
+        ) from broken
 
 
 def _read_step(stored: dict[str, Any]) -> Step[Private]:
@@ -112,17 +118,21 @@ def _read_distance(stored: dict[str, Any]) -> Distance:
         l1=fraction("l1"),
         l2_squared=fraction("l2_squared"),
         linf=fraction("linf"),
-        monotone=stored.get("monotone", False),
+        monotone=stored.get("monotone", False) is True,
     )
 
 
 def _write(value: Any) -> Any:
     if isinstance(value, Private):
+        if MECHANISMS.get(value.name) is not type(value):
+            raise InvalidParameter("mechanism", value.name, "only those in budget/record.py can be charged")
         return {"name": value.name, **_write_fields(value)}
     if isinstance(value, tuple):
         return [_write(part) for part in value]
     if isinstance(value, str):
         return {"text": value}  # a label: plain text stands for a fraction
+    if not isinstance(value, (int, float, Fraction, type(None))):
+        raise InvalidParameter("label", value, "only texts, numbers and tuples of them can be stored")
     return str(value) if isinstance(value, Fraction) else value  # str(Fraction(1, 3)) is "1/3"
 
 

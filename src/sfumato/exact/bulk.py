@@ -16,6 +16,7 @@ is kept with probability exp(-x), where x is the rational number that |y| costs 
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfumato.exact.coins import Coins
+    from sfumato.exact.numbers import Interval
 
 Ints = NDArray[np.int64] | NDArray[np.object_]  # object only where int64 could overflow
 Words = NDArray[np.uint64]
@@ -280,7 +282,8 @@ class Bell:
             lower.append(least)
             if least == 0:
                 break
-        # F(-1 - h) is the tail itself; F(h) is one minus it, never a multiple of 2^-bits but for the half
+        # F(-1 - h) is the tail itself; F(h) is one minus it. A tail that were a multiple of 2^-bits (the half
+        # apart) would never be settled above, so here none is
         top = (1 << bits) - 1
         upper = [top - cut for cut in (lower[1:] if split else lower)]
         return Cuts(-len(lower), [*reversed(lower), *upper])
@@ -323,9 +326,9 @@ def discrete_laplace(scale: Fraction, size: int, coins: Coins) -> Ints:
     return bell(1 / scale, Fraction(0)).draws(size, coins)
 
 
-def discrete_gaussian(variance: Fraction, size: int, coins: Coins) -> Ints:
-    """`size` draws with probability proportional to exp(-y^2 / (2 variance))."""
-    return bell(Fraction(0), 1 / (2 * variance)).draws(size, coins)
+def discrete_gaussian(sigma_squared: Fraction, size: int, coins: Coins) -> Ints:
+    """`size` draws with probability proportional to exp(-y^2 / (2 sigma_squared))."""
+    return bell(Fraction(0), 1 / (2 * sigma_squared)).draws(size, coins)
 
 
 def _toss(words: Words, high: NDArray[np.int64], rest: NDArray[np.int64], slope: Slope) -> NDArray[np.int8]:
@@ -347,8 +350,15 @@ NUMPY = Kernels(_locate, _toss)
 
 @lru_cache(maxsize=1)
 def _compiled() -> Kernels | None:
-    """The compiled kernels, if the extra `fast` is installed."""
-    return import_module("sfumato.exact.compiled").KERNELS if find_spec("numba") else None
+    """The compiled kernels, if the extra `fast` is installed and works."""
+    if not find_spec("numba"):
+        return None
+    try:
+        compiled: Kernels = import_module("sfumato.exact.compiled").KERNELS
+    except Exception as broken:  # whatever ails the compiler or its cache, numpy draws the same numbers
+        warnings.warn(f"sfumato[fast] does not work here and is not used: {broken}", stacklevel=2)
+        return None
+    return compiled
 
 
 def kernels(size: int) -> Kernels:
@@ -372,22 +382,34 @@ def below(n: int, count: int, coins: Coins) -> NDArray[np.int64]:
 # Coins ---------------------------------------------------------------------------------------------------
 
 
-def _powers(bits: int) -> Cuts:
-    """The cuts of k = 0, 1, ... with probability (1 - 1/e) e^-k: F(k) = 1 - e^-(k+1)."""
-    at: list[int] = []
-    while not at or at[-1] < (1 << bits) - 1:
-        precision, tail = bits, numbers.Interval(Fraction(0), Fraction(1))
-        while (floor := math.floor(tail.low * (1 << bits))) != math.floor(tail.high * (1 << bits)):
-            precision += SPARE
-            tail = numbers.exp(-len(at) - 1, precision)
-        at.append((1 << bits) - 1 - floor)
-    return Cuts(0, at)
+def cuts_of_tails(tail: Callable[[int, int], Interval]) -> Callable[[int], Cuts]:
+    """The cuts of a law on 0, 1, ... from P(Y > k) = tail(k, precision), an interval that narrows at will.
+
+    A tail that is a multiple of 2^-bits would never be settled; ours hold powers of e and are irrational.
+    """
+
+    def cuts(bits: int) -> Cuts:
+        at: list[int] = []
+        while not at or at[-1] < (1 << bits) - 1:
+            precision = bits
+            while True:
+                precision += SPARE
+                beyond = tail(len(at), precision) * (1 << bits)
+                if (floor := math.floor(beyond.low)) == math.floor(beyond.high):
+                    break
+            at.append((1 << bits) - 1 - floor)
+        return Cuts(0, at)
+
+    return cuts
+
+
+POWERS = cuts_of_tails(lambda k, precision: numbers.exp(-k - 1, precision))  # (1 - 1/e) e^-k
 
 
 @lru_cache(maxsize=1)
 def _turns() -> Lookup:
     """How often Bernoulli(1/e) succeeds before it fails."""
-    return Lookup(_powers)
+    return Lookup(POWERS)
 
 
 def bernoulli_exp(numerators: Ints, denominator: int, coins: Coins) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from sfumato.exact import numbers
 from sfumato.exact.bulk import weighed
 from sfumato.exact.numbers import Interval
 
-WIDE = 1 << 8  # from this variance on, integrals instead of terms
+WIDE = 1 << 8  # from this sigma_squared on, integrals instead of terms
 DEPTH = 320  # bits of a weight that is summed term by term: tails down to e^-150 keep their digits
 FAR = 4096  # squared standard deviations: beyond 64 of them a tail is bounded by 0 and e^-2048
 BERNOULLI = tuple(  # B_2k / (2k)! for k = 1 .. p
@@ -47,7 +47,7 @@ LAST = [abs(c) for c in _hermite(ORDER)[::2]]  # |He_2p(u)| is at most this poly
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums of exp(-y^2 / (2 variance)) over integers y.
+    """The sums of exp(-y^2 / (2 sigma_squared)) over integers y.
 
     >>> float(Sums(Fraction(1)).total.low)
     2.5066282880429056
@@ -56,7 +56,7 @@ class Sums:
     0.022750158943671463
     """
 
-    variance: Fraction
+    sigma_squared: Fraction
 
     @cached_property
     def total(self) -> Interval:
@@ -67,16 +67,16 @@ class Sums:
         """The sum over y >= n."""
         if n < 0:
             return (self.total - self.beyond(1 - n)).narrowed()
-        if Fraction(n * n) > FAR * self.variance:
+        if Fraction(n * n) > FAR * self.sigma_squared:
             # S(n) <= f(n) / (1 - exp(-n/v)), and 1 - exp(-x) >= x/2 for x <= 1
-            step = min(Fraction(n) / self.variance, Fraction(1))
+            step = min(Fraction(n) / self.sigma_squared, Fraction(1))
             return Interval(Fraction(0), numbers.exp(-Fraction(FAR, 2)).high * 2 / step)
-        return self._integral(n) if self.variance >= WIDE else self._terms(n)
+        return self._integral(n) if self.sigma_squared >= WIDE else self._terms(n)
 
     @cached_property
     def _tails(self) -> tuple[list[Interval], Interval]:
         """The sums from n = 0, 1, ... on, and what lies beyond the last of them."""
-        weights = weighed(Fraction(0), 1 / (2 * self.variance), DEPTH)
+        weights = weighed(Fraction(0), 1 / (2 * self.sigma_squared), DEPTH)
         low, high, tails = 0, weights.beyond, []
         for below, above in zip(reversed(weights.low), reversed(weights.high), strict=True):
             low, high = low + below, high + above
@@ -88,7 +88,7 @@ class Sums:
         return tails[n] if n < len(tails) else rest
 
     def _integral(self, n: int) -> Interval:
-        v, q = self.variance, Fraction(n * n) / self.variance
+        v, q = self.sigma_squared, Fraction(n * n) / self.sigma_squared
         # the integral is a difference: q/2 / ln 2 bits cancel, and a few for its slow decay
         working = numbers.PRECISION + int(q * Fraction(3, 4)) + 16
         at_n = numbers.exp(-q / 2, working)
@@ -119,7 +119,7 @@ class Sums:
             if j:
                 power = z ** (2 * j - 1) + (2 * j - 1) * power
             integral += factor * power
-        root = numbers.sqrt(numbers.round_down(self.variance, 32), 32).low
+        root = numbers.sqrt(numbers.round_down(self.sigma_squared, 32), 32).low
         return Fraction(2001, 1000) / Fraction(6283, 1000) ** ORDER / root ** (ORDER - 1) * integral
 
 
@@ -140,12 +140,12 @@ def _series(q: Fraction, precision: int) -> Interval:
 
 
 @lru_cache(maxsize=256)
-def sums(variance: Fraction) -> Sums:
+def sums(sigma_squared: Fraction) -> Sums:
     """The sums of a law, with what was computed of them before."""
-    return Sums(variance)
+    return Sums(sigma_squared)
 
 
-def shift_delta(variance: Fraction, epsilon: Fraction, shift: int) -> Interval:
+def shift_delta(sigma_squared: Fraction, epsilon: Fraction, shift: int) -> Interval:
     """The smallest delta for which Y and Y + d, |d| <= shift, are (epsilon, delta)-indistinguishable.
 
     The mass of y exceeds e^epsilon times that of y + shift on one side of t = epsilon v/shift - shift/2, so
@@ -154,7 +154,7 @@ def shift_delta(variance: Fraction, epsilon: Fraction, shift: int) -> Interval:
     """
     if shift == 0:
         return Interval(Fraction(0), Fraction(0))
-    law = sums(variance)
-    first = math.floor(epsilon * variance / shift - Fraction(shift, 2)) + 1
+    law = sums(sigma_squared)
+    first = math.floor(epsilon * sigma_squared / shift - Fraction(shift, 2)) + 1
     delta = (law.beyond(first) - numbers.exp(epsilon) * law.beyond(first + shift)) / law.total
     return Interval(max(delta.low, Fraction(0)), max(delta.high, Fraction(0)))

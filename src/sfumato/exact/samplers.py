@@ -80,27 +80,27 @@ def attempt_discrete_laplace(scale: Fraction, coins: Coins) -> int | None:
     return -magnitude if negative else magnitude
 
 
-def discrete_gaussian(variance: Fraction, coins: Coins) -> int:
-    """y in the integers with probability proportional to exp(-y^2 / (2 variance))."""
-    return loop(lambda c: attempt_discrete_gaussian(variance, c), coins)
+def discrete_gaussian(sigma_squared: Fraction, coins: Coins) -> int:
+    """y in the integers with probability proportional to exp(-y^2 / (2 sigma_squared))."""
+    return loop(lambda c: attempt_discrete_gaussian(sigma_squared, c), coins)
 
 
-def attempt_discrete_gaussian(variance: Fraction, coins: Coins) -> int | None:
+def attempt_discrete_gaussian(sigma_squared: Fraction, coins: Coins) -> int | None:
     """One attempt: a discrete Laplace draw y of scale t that survives Bernoulli(exp(-x)).
 
-    Here x = (|y| - variance/t)^2 / (2 variance); the product of both laws is the Gaussian one.
+    Here x = (|y| - sigma_squared/t)^2 / (2 sigma_squared); the product of both laws is the Gaussian one.
     """
-    t = math.isqrt(variance.numerator // variance.denominator) + 1
+    t = math.isqrt(sigma_squared.numerator // sigma_squared.denominator) + 1
     y = attempt_discrete_laplace(Fraction(t), coins)
     if y is None:
         return None
-    numerator, denominator = _gaussian_keep(abs(y), t, variance)
+    numerator, denominator = _gaussian_keep(abs(y), t, sigma_squared)
     return y if bernoulli_exp(numerator, denominator, coins) else None
 
 
-def _gaussian_keep(magnitude: int, t: int, variance: Fraction) -> tuple[int, int]:
-    """(|y| - p/(q t))^2 q / (2 p) as a fraction, for variance p/q."""
-    p, q = variance.numerator, variance.denominator
+def _gaussian_keep(magnitude: int, t: int, sigma_squared: Fraction) -> tuple[int, int]:
+    """(|y| - p/(q t))^2 q / (2 p) as a fraction, for sigma_squared p/q."""
+    p, q = sigma_squared.numerator, sigma_squared.denominator
     return (magnitude * q * t - p) ** 2, 2 * p * q * t * t
 
 

@@ -18,13 +18,13 @@ and Talwar (2007) and McKenna and Sheldon (2020) for selection; Lyu, Su and Li (
 Warner (1965) for randomized response; Bun and Steinke (2016) for the zCDP that pure privacy implies.
 """
 
+from sfumato.mechanisms.cube import Cube
+from sfumato.mechanisms.distance import Bound, Distance, Distances
+from sfumato.mechanisms.grid import OnGrid, laplace, normal
 from sfumato.mechanisms.guarantee import Guarantee
 from sfumato.mechanisms.mechanism import (
     Additive,
-    Bound,
     Conversation,
-    Distance,
-    Distances,
     Finite,
     Law,
     Line,
@@ -33,19 +33,12 @@ from sfumato.mechanisms.mechanism import (
     Spend,
     Step,
 )
-from sfumato.mechanisms.noise import (
-    Cube,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Geometric,
-    Staircase,
-    Stairs,
-)
-from sfumato.mechanisms.reals import OnGrid, Renormalised, Truncated, laplace, normal
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric
+from sfumato.mechanisms.ranges import Renormalised, Truncated
 from sfumato.mechanisms.response import RandomizedResponse
 from sfumato.mechanisms.selection import Exponential, NoisyMax, PermuteAndFlip, Selection, TopK
 from sfumato.mechanisms.sparse import SparseVector
+from sfumato.mechanisms.staircase import Staircase, Stairs
 from sfumato.mechanisms.table import Table
 
 __all__ = [

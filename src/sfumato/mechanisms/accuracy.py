@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter
 def laplace_tail(*, times: float) -> float:
     """P(|noise| > times * scale) for Laplace noise: e^-times (Dwork and Roth, 2014, fact 3.7).
 
-    On the reals; our noise on a grid has no more than that beyond, and its `cdf` says how much exactly.
+    On the reals. Noise on a grid has no more than that beyond a whole number of steps; its `cdf` is exact.
 
     >>> round(laplace_tail(times=3), 6)
     0.049787
@@ -25,7 +25,8 @@ def laplace_tail(*, times: float) -> float:
 def union_radius(*, scale: float, count: int, miss: float) -> float:
     """A radius that all of `count` Laplace errors keep but with probability `miss`: scale ln(count / miss).
 
-    Dwork and Roth (2014), theorem 3.8; the union bound does not need independence.
+    Dwork and Roth (2014), theorem 3.8; the union bound does not need independence. For noise on a grid,
+    round the radius up to a whole number of steps.
 
     >>> round(union_radius(scale=1, count=10_000, miss=0.05), 6)  # the most common of 10,000 names
     12.206073
@@ -77,7 +78,7 @@ def best_of_two_bound(*, epsilon: float, gap: float) -> float:
     0.01347589
     """
     half = _check("epsilon", epsilon, 0, math.inf) * _check("gap", gap, -math.inf, math.inf) / 2
-    return min(1.0, 2 * math.exp(-half))
+    return min(1.0, 2 * math.exp(-max(half, 0.0)))
 
 
 def classic_sigma(*, epsilon: float, delta: float, l2: float) -> float:
@@ -108,6 +109,49 @@ def continuous_delta(*, epsilon: float, sigma: float, l2: float) -> float:
 
     shift = epsilon * width
     return below(0.5 / width - shift) - math.exp(epsilon) * below(-0.5 / width - shift)
+
+
+def proportion(*, count: int, people: int, miss: float) -> tuple[float, float]:
+    """The interval of Clopper and Pearson (1934) for a binomial proportion, wrong with at most this chance.
+
+    >>> [round(end, 6) for end in proportion(count=400, people=1000, miss=0.05)]
+    [0.369469, 0.431122]
+    """
+    low = 0.0 if count == 0 else _beta_quantile(miss / 2, count, people - count + 1)
+    high = 1.0 if count == people else _beta_quantile(1 - miss / 2, count + 1, people - count)
+    return low, high
+
+
+def _beta_quantile(probability: float, a: float, b: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _beta_cdf(middle, a, b) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def _beta_cdf(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_cdf(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    tiny = 1e-300
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
+    result = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for step in (even, odd):
+            d = 1 / (1 + step * d or tiny)
+            c = 1 + step / c or tiny
+            result *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * result / a
 
 
 def _check(name: str, value: float, low: float, high: float) -> float:

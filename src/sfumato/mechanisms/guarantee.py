@@ -28,6 +28,8 @@ class Guarantee:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, (int, Fraction)):
+            raise InvalidParameter("epsilon", self.epsilon, f'write Guarantee.parse("{self.epsilon}")')
         if self.epsilon < 0:
             raise InvalidParameter("epsilon", decimal(self.epsilon), "an epsilon is not negative")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.mechanism import price, rational
+from sfumato.mechanisms.arguments import exact, price, rational
 
 if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
@@ -29,7 +29,7 @@ def posterior(table: Table[X, Y], prior: Mapping[X, Fraction], output: Y) -> dic
     """The observer's belief about the secret after seeing the output (Bayes' rule, exactly).
 
     >>> from sfumato.mechanisms import Table
-    >>> coin = Table(((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
+    >>> coin = Table(rows=((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
     >>> posterior(coin, {0: Fraction(1, 2), 1: Fraction(1, 2)}, 1)[1]
     Fraction(3, 4)
     """
@@ -52,7 +52,7 @@ def largest_gain(table: Table[X, Y], prior: Mapping[X, Fraction]) -> Fraction:
     """The largest factor by which any output raises the belief in any single secret.
 
     >>> from sfumato.mechanisms import Table
-    >>> coin = Table(((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
+    >>> coin = Table(rows=((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
     >>> largest_gain(coin, {0: Fraction(1, 10), 1: Fraction(9, 10)})  # 3 / (1/10 3 + 9/10)
     Fraction(5, 2)
     """
@@ -85,5 +85,6 @@ def ceiling(*, epsilon: Fraction, prior: Fraction) -> Interval:
 
 
 def _check_prior(prior: Mapping[X, Fraction]) -> None:
-    if not prior or min(prior.values()) < 0 or sum(prior.values()) != 1:
-        raise InvalidParameter("prior", "a list", "probabilities are Fractions that add up to exactly 1")
+    weights = [exact("prior", weight) for weight in prior.values()]
+    if not weights or min(weights) < 0 or sum(weights) != 1:
+        raise InvalidParameter("prior", f"sum {sum(weights)}", "probabilities are Fractions that add up to 1")

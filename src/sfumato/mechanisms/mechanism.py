@@ -7,24 +7,28 @@ so it can never disagree with the sampler.
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
+from sfumato.mechanisms.arguments import check_tail, exact, set_fields, whole_vector
+from sfumato.mechanisms.distance import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sfumato.exact.bulk import Ints
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
+    from sfumato.mechanisms.distance import Distance, Distances
 
 S = TypeVar("S")
 X = TypeVar("X")
@@ -32,146 +36,6 @@ Y = TypeVar("Y")
 Vector = tuple[int, ...]
 
 BULK_PAYS = 100  # from about this many draws on, building a table is faster than single draws
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distance:
-    """How far the answers on two neighbouring databases can lie apart: every bound that is proved.
-
-    `l0` coordinates differ, by `l1` in sum, `l2_squared` in sum of squares, `linf` at most; None is "not
-    proved". `monotone` says that all coordinates move the same way, as counts do when a person comes or goes
-    (and do not when a person is replaced). The constructor draws the consequences: linf <= l1,
-    l1 <= l0 linf, l2^2 <= l1 linf.
-
-    >>> Distance(l0=2, linf=3)
-    Distance(l0=2, l1=Fraction(6, 1), l2_squared=Fraction(18, 1), linf=Fraction(3, 1), monotone=False)
-    """
-
-    l0: int | None = None
-    l1: Fraction | None = None
-    l2_squared: Fraction | None = None
-    linf: Fraction | None = None
-    monotone: bool = False
-
-    def __post_init__(self) -> None:
-        if self.l0 is not None:
-            whole("l0", self.l0, least=0)
-        known = {
-            name: None if value is None else rational(name, value, zero=True, most=WIDEST**2)
-            for name, value in (("l1", self.l1), ("l2_squared", self.l2_squared), ("linf", self.linf))
-        }
-        l1, l2_squared, linf = known.values()
-        linf = _least(linf, l1)
-        if self.l0 is not None and linf is not None:
-            l1 = _least(l1, self.l0 * linf)
-        if l1 is not None and linf is not None:
-            l2_squared = _least(l2_squared, l1 * linf)
-        set_fields(self, l1=l1, l2_squared=l2_squared, linf=linf)
-
-    @property
-    def is_zero(self) -> bool:
-        """Nothing changes between neighbours: any mechanism is free."""
-        return self.l0 == 0 or self.linf == 0 or self.l2_squared == 0
-
-    def times(self, people: int) -> Distance:
-        """How far apart answers can lie when this many people change at once: the triangle inequality.
-
-        What a mechanism proves at this distance is what a chain of that many neighbours costs.
-
-        >>> Distance(l0=1, linf=Fraction(2)).times(3)
-        Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1), monotone=False)
-        """
-        whole("people", people, least=0)
-
-        def grown(bound: Fraction | None, factor: int) -> Fraction | None:
-            return None if bound is None else bound * factor
-
-        return Distance(
-            l0=None if self.l0 is None else self.l0 * people,
-            l1=grown(self.l1, people),
-            l2_squared=grown(self.l2_squared, people**2),
-            linf=grown(self.linf, people),
-            monotone=self.monotone,
-        )
-
-
-def _least(a: Fraction | None, b: Fraction | None) -> Fraction | None:
-    known = [x for x in (a, b) if x is not None]
-    return min(known) if known else None
-
-
-@dataclass(frozen=True, slots=True)
-class Distances:
-    """Law 0: the distance when one person's rows come or go, and when they are replaced by others.
-
-    `promises` names further relations; one that is not listed falls back to `value`.
-    """
-
-    presence: Distance
-    value: Distance
-    promises: tuple[tuple[str, Distance], ...] = ()
-
-    def towards(self, promise: str) -> Distance:
-        """The distance under the relation called `promise`."""
-        if promise == "presence":
-            return self.presence
-        return dict(self.promises).get(promise, self.value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """How much one use of a mechanism can tell apart neighbours: everything that is proved of it.
-
-    Guarantee: (epsilon, delta)-differential privacy where `epsilon` is given; `rho`-zCDP where `rho` is.
-    A pure epsilon implies rho = epsilon^2 / 2.
-    Proof: Bun and Steinke (2016), proposition 1.4.
-    """
-
-    epsilon: Fraction | None = None
-    delta: Fraction = Fraction(0)
-    rho: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        if self.rho is None and self.epsilon is not None and self.delta == 0:
-            object.__setattr__(self, "rho", self.epsilon**2 / 2)
-
-    def delta_at(self, epsilon: Fraction) -> Fraction:
-        """A delta for which (epsilon, delta)-differential privacy follows, rounded up; 1 if nothing does.
-
-        From rho, for any order a > 1: delta = exp((a-1)(a rho - epsilon)) / (a-1) (1 - 1/a)^a.
-        Proof: Canonne, Kamath and Steinke (2020), corollary 13. Every order is valid; a float only picks a
-        good one, and the value at it is computed with fractions rounded up.
-
-        >>> f"{float(Bound(rho=Fraction(1, 100)).delta_at(Fraction(1))):.6e}"
-        '1.664114e-13'
-        """
-        proved = Fraction(1)
-        if self.epsilon is not None and epsilon >= self.epsilon:
-            proved = self.delta
-        if self.rho is not None and proved > 0:
-            proved = min(proved, _delta_of_rho(self.rho, rational("epsilon", epsilon, zero=True)))
-        return proved
-
-
-def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
-    if rho == 0:
-        return Fraction(0)
-    # a larger rho and a smaller epsilon are safe, and within the reach of floats
-    rho, epsilon = max(rho, Fraction(1, 1 << 200)), min(epsilon, Fraction(MOST))
-
-    def exponent(order: float) -> float:
-        rest = (order - 1) * (order * float(rho) - float(epsilon)) - math.log(order - 1)
-        return rest + order * math.log1p(-1 / order)
-
-    low, high = 1 + 1e-9, 4 + float(epsilon / rho) + 2 / math.sqrt(rho)
-    for _ in range(200):  # the exponent is convex in the order
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right) if exponent(left) < exponent(right) else (left, high)
-    order = numbers.round_up(Fraction(high), 40)
-    power = (order - 1) * (order * rho - epsilon) + (numbers.log(1 - 1 / order) * order).high
-    if power >= 0:
-        return Fraction(1)
-    return min(Fraction(1), numbers.round_up(numbers.exp(power).high / (order - 1), 64))
 
 
 class Law(ABC, Generic[Y]):
@@ -184,6 +48,10 @@ class Law(ABC, Generic[Y]):
     @abstractmethod
     def log_mass(self, y: Y) -> Interval:
         """An interval that contains the logarithm of the probability of y."""
+
+    def probability(self, y: Y) -> float:
+        """The probability of y, as a float: for reading, never for a guarantee."""
+        return math.exp(self.log_mass(y).high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +68,12 @@ class Finite(Law[Y]):
     def __post_init__(self) -> None:
         if len(self.masses) != len(self.outcomes) or not self.masses:
             raise InvalidParameter("masses", f"{len(self.masses)} numbers", "give one for every outcome")
-        if min(self.masses) < 0 or sum(self.masses) != 1:
-            raise InvalidParameter("masses", "a list", "probabilities are at least 0 and add up to exactly 1")
+        masses = tuple(exact("masses", mass) for mass in self.masses)
+        if min(masses) < 0 or sum(masses) != 1:
+            raise InvalidParameter(
+                "masses", f"sum {sum(masses)}", "probabilities are at least 0 and add up to exactly 1"
+            )
+        set_fields(self, masses=masses)
 
     def draw(self, coins: Coins) -> Y:
         whole = math.lcm(*(mass.denominator for mass in self.masses))
@@ -217,7 +89,8 @@ class Finite(Law[Y]):
         return self.masses[self.outcomes.index(y)] if y in self.outcomes else Fraction(0)
 
     def log_mass(self, y: Y) -> Interval:
-        return numbers.log(self.mass(y))
+        mass = self.mass(y)
+        return log_above_zero(numbers.Interval(mass, mass))
 
 
 class Line(Law[int]):
@@ -237,10 +110,68 @@ class Line(Law[int]):
 
     def window(self, tail: Fraction) -> range:
         """The shortest range that provably leaves at most tail/2 on either side."""
-        check_tail(tail)
+        tail = check_tail(tail)
         low = _first(lambda y: self.cdf(y).high > tail / 2)
         high = _first(lambda y: 1 - self.cdf(y).low <= tail / 2)
         return range(low, high + 1)
+
+
+class Symmetric(Line):
+    """A law that is the same on both sides of 0: its upper tail says everything."""
+
+    @abstractmethod
+    def beyond(self, k: int) -> Interval:
+        """An interval that contains the probability of being at least k, for k >= 1."""
+
+    @abstractmethod
+    def beyond_floats(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same as floats, elementwise."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The expected square."""
+
+    @property
+    @abstractmethod
+    def mean_error(self) -> float:
+        """The expected absolute value."""
+
+    def cdf(self, y: int) -> Interval:
+        return 1 - self.beyond(y + 1) if y >= 0 else self.beyond(-y)
+
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        next_up = np.floor(points) + 1  # Y > x means Y >= floor(x) + 1
+        far = self.beyond_floats(np.maximum(next_up, 1 - next_up))
+        tails: NDArray[np.float64] = np.where(next_up >= 1, far, 1 - far)
+        return tails
+
+    def window(self, tail: Fraction) -> range:
+        return _window(self, check_tail(tail))
+
+
+@lru_cache(maxsize=1024)
+def _window(law: Symmetric, tail: Fraction) -> range:
+    """The smallest range around 0 that leaves at most tail/2 on either side: guessed, then settled."""
+    low, high = 0.0, math.sqrt(law.variance) * 40 + 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        beyond = float(law.tails(np.array([math.floor(middle)], dtype=np.float64))[0])
+        low, high = (low, middle) if beyond <= float(tail) / 2 else (middle, high)
+    guess = math.floor(high)
+
+    def enough(radius: int) -> bool:
+        return radius >= 0 and law.beyond(radius + 1).high <= tail / 2
+
+    # the guess is off by a few units of a float's last place: gallop to a bracket, then bisect
+    step = 1 + guess // 10**13
+    inside, outside = (guess - step, guess) if enough(guess) else (guess, guess + step)
+    while enough(inside):
+        inside, outside, step = inside - 2 * step, inside, 2 * step
+    while not enough(outside):
+        inside, outside, step = outside, outside + 2 * step, 2 * step
+    radius = bisected(enough, inside, outside)
+    return range(-radius, radius + 1)
 
 
 def log_above_zero(mass: Interval) -> Interval:
@@ -248,12 +179,6 @@ def log_above_zero(mass: Interval) -> Interval:
     if mass.low <= 0:
         raise InvalidParameter("y", "an outcome", "its probability is too small to be told from 0")
     return numbers.log_of(mass)
-
-
-def check_tail(tail: Fraction) -> None:
-    """Refuse what is no tail, or too small to be told from 0."""
-    if not Fraction(1, 1 << 1000) < tail < 1:
-        raise InvalidParameter("tail", tail, "take a probability strictly between 10^-300 and 1")
 
 
 def _first(holds: Callable[[int], bool]) -> int:
@@ -267,6 +192,11 @@ def _first(holds: Callable[[int], bool]) -> int:
         while not holds(step):
             step *= 2
         low, high = 0, step
+    return bisected(holds, low, high)
+
+
+def bisected(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest integer above `low` from which a claim holds that fails at `low` and holds at `high`."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -278,9 +208,20 @@ class Private(ABC):
 
     name: ClassVar[str]  # its name in the ledger, for ever
 
-    @abstractmethod
     def bound(self, distance: Distance) -> Bound:
-        """What one use proves about neighbours at this distance."""
+        """What one use proves about neighbours at this distance; where nothing can change, it is free."""
+        return Bound(epsilon=Fraction(0)) if distance.is_zero else self._bound(distance)
+
+    @abstractmethod
+    def _bound(self, distance: Distance) -> Bound:
+        """The same at a distance that is not zero."""
+
+
+class ForIntegers(Private):
+    """What takes whole numbers only, so that their differences are whole as well."""
+
+    def bound(self, distance: Distance) -> Bound:
+        return super().bound(distance.for_integers())
 
 
 class Mechanism(Private, Generic[X, Y]):
@@ -321,7 +262,7 @@ class Shifted(Law[Vector]):
         return sum(parts, start=numbers.log(1))
 
 
-class Additive(Mechanism[Vector, Vector]):
+class Additive(ForIntegers, Mechanism[Vector, Vector]):
     """Noise added to an integer vector: law, error and intervals follow from the noise."""
 
     @property
@@ -349,54 +290,3 @@ class Step(Generic[P_co]):
 
 
 Spend = tuple[Step[Private], ...]
-
-
-MOST = 10_000  # an epsilon above this is no privacy at all
-WIDEST = 1 << 256  # a scale beyond this is a mistake, and floats about its square would overflow
-
-
-def rational(name: str, value: Fraction | int, *, zero: bool = False, most: int = WIDEST) -> Fraction:
-    """The number as a fraction, if it is exact already and within reach; floats are refused.
-
-    >>> rational("scale", 10)
-    Fraction(10, 1)
-    >>> rational("scale", 0.1)
-    Traceback (most recent call last):
-    sfumato.errors.InvalidParameter: scale = 0.1 cannot be used: write it exactly, such as Fraction("0.1")
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
-        shown = value if isinstance(value, float) and 0 < value < math.inf else 1
-        raise InvalidParameter(name, value, f'write it exactly, such as Fraction("{shown}")')
-    if value < 0 or (value == 0 and not zero):
-        raise InvalidParameter(name, value, f"give a number {'of at least' if zero else 'above'} 0")
-    if value > most or 0 < value < Fraction(1, WIDEST**2):
-        limit = most if most == MOST else f"2^{most.bit_length() - 1}"
-        raise InvalidParameter(name, value, f"give a number between 2^-512 and {limit}")
-    return Fraction(value)
-
-
-def price(name: str, epsilon: Fraction | int, *, zero: bool = False) -> Fraction:
-    """An epsilon: exact, positive, and small enough to mean something."""
-    return rational(name, epsilon, zero=zero, most=MOST)
-
-
-def whole(name: str, value: int, *, least: int | None = None) -> int:
-    """The number, if it is a whole one and not too small."""
-    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
-        low = "" if least is None else f" of at least {least}"
-        raise InvalidParameter(name, value, f"give a whole number{low}")
-    return value
-
-
-def whole_vector(answer: Iterable[int]) -> Vector:
-    """The answer as Python's integers: those of numpy would wrap. What it holds stays out of the message."""
-    try:
-        return tuple(map(operator.index, answer))
-    except TypeError:
-        raise InvalidParameter("answer", "not whole numbers", "count in steps of a public grid") from None
-
-
-def set_fields(owner: object, **values: object) -> None:
-    """Put checked values into the fields of a frozen owner, from its `__post_init__` alone."""
-    for name, value in values.items():
-        object.__setattr__(owner, name, value)

@@ -1,6 +1,6 @@
 """Randomized response: every person adds the noise themselves, and only the crowd can be read.
 
-It rests on Warner (1965) for two answers and on Kairouz, Bonawitz and Ramage (2016) for any number of them.
+It rests on Warner (1965) for two answers and on Kairouz, Oh and Viswanath (2014) for any number of them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.mechanism import (
-    Bound,
-    Distance,
-    Finite,
-    Mechanism,
-    price,
-    rational,
-    set_fields,
-    whole,
-)
-from sfumato.mechanisms.noise import FREE
+from sfumato.mechanisms import accuracy
+from sfumato.mechanisms.arguments import price, rational, set_fields, whole, whole_vector
+from sfumato.mechanisms.distance import Bound, Distance
+from sfumato.mechanisms.mechanism import Finite, Mechanism
 from sfumato.mechanisms.table import Table
 
 if TYPE_CHECKING:
@@ -49,11 +42,10 @@ class RandomizedResponse(Mechanism[int, int]):
     size: int = 2
 
     def __post_init__(self) -> None:
-        whole("size", self.size, least=2)
-        keep = rational("keep", self.keep)
-        if not Fraction(1, self.size) <= keep < 1:
-            raise InvalidParameter("keep", keep, f"take 1/{self.size} <= keep < 1, such as Fraction(3, 4)")
-        set_fields(self, keep=keep)
+        size, keep = whole("size", self.size, least=2), rational("keep", self.keep)
+        if not Fraction(1, size) <= keep < 1:
+            raise InvalidParameter("keep", keep, f"take 1/{size} <= keep < 1, such as Fraction(3, 4)")
+        set_fields(self, keep=keep, size=size)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
@@ -68,10 +60,14 @@ class RandomizedResponse(Mechanism[int, int]):
         True
         """
         epsilon, size = price("epsilon", epsilon), whole("size", size, least=2)
-        others = numbers.exp(-epsilon) * (size - 1)  # keep = 1 / (1 + others)
-        found = cls(keep=max(numbers.round_down(1 / (1 + others.high), GRID), Fraction(1, size)), size=size)
-        while found._epsilon > epsilon:  # rounded up, the logarithm may lie a hair above
-            found = cls(keep=max(found.keep - Fraction(1, 1 << GRID), Fraction(1, size)), size=size)
+        bits = GRID + size.bit_length() + max(0, -numbers.exponent(epsilon))  # enough to tell it from 1/size
+        ratio = numbers.exp(-epsilon, bits + 8).high
+        other = numbers.round_up(ratio / (1 + (size - 1) * ratio), bits)
+        unit = other / (1 << bits)
+        while (
+            found := cls(keep=1 - (size - 1) * min(other, Fraction(1, size)), size=size)
+        )._epsilon > epsilon:
+            other, unit = other + unit, 2 * unit  # rounded up, the logarithm may lie a hair above
         return found
 
     @property
@@ -85,7 +81,7 @@ class RandomizedResponse(Mechanism[int, int]):
         return self.keep / self.other
 
     def law(self, answer: int) -> Finite[int]:
-        if not 0 <= answer < self.size:
+        if not 0 <= (answer := whole_vector((answer,))[0]) < self.size:
             raise InvalidParameter(
                 "answer", "a category outside the range", f"number them 0 to {self.size - 1}"
             )
@@ -94,11 +90,9 @@ class RandomizedResponse(Mechanism[int, int]):
 
     def table(self) -> Table[int, int]:
         """The same as a matrix."""
-        return Table(tuple(self.law(x).masses for x in range(self.size)))
+        return Table(rows=tuple(self.law(x).masses for x in range(self.size)))
 
-    def bound(self, distance: Distance) -> Bound:
-        if distance.is_zero:
-            return FREE
+    def _bound(self, distance: Distance) -> Bound:  # noqa: ARG002  # the same at every distance
         return Bound(epsilon=self._epsilon)
 
     @property
@@ -126,13 +120,13 @@ class RandomizedResponse(Mechanism[int, int]):
         def share(observed: Fraction) -> Fraction:
             return (observed - self.other) / slope
 
-        low, high = proportion(count, people, float(tail))
+        low, high = accuracy.proportion(count=count, people=people, miss=float(tail))
         estimate = share(Fraction(count, people))
         inside = min(max(estimate, Fraction(0)), Fraction(1))
         return Estimate(
             share=estimate,
-            low=max(0.0, float(share(Fraction(low)))),
-            high=min(1.0, float(share(Fraction(high)))),
+            low=min(max(float(share(Fraction(low))), 0.0), 1.0),
+            high=min(max(float(share(Fraction(high))), 0.0), 1.0),
             fixed_error=math.sqrt(self.variance(share=inside, people=people)),
             sampled_error=math.sqrt(
                 self.variance(share=inside, people=people) + inside * (1 - inside) / people
@@ -154,7 +148,7 @@ class RandomizedResponse(Mechanism[int, int]):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimated share of people, unbiased and therefore not clipped; the interval is inside 0 .. 1.
+    """An estimated share of people, unbiased and therefore not clipped; the interval is clipped to 0 .. 1.
 
     `fixed_error` is the standard error for the people who were asked, `sampled_error` for a population of
     which they are a random sample (both readings occur in textbooks, and they differ). The interval is that
@@ -168,46 +162,3 @@ class Estimate:
     high: float
     fixed_error: float
     sampled_error: float
-
-
-def proportion(count: int, people: int, tail: float) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a binomial proportion, missing at most `tail`.
-
-    >>> [round(end, 6) for end in proportion(400, 1000, 0.05)]
-    [0.369469, 0.431122]
-    """
-    low = 0.0 if count == 0 else _beta_quantile(tail / 2, count, people - count + 1)
-    high = 1.0 if count == people else _beta_quantile(1 - tail / 2, count + 1, people - count)
-    return low, high
-
-
-def _beta_quantile(probability: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _beta_cdf(middle, a, b) < probability else (low, middle)
-    return (low + high) / 2
-
-
-def _beta_cdf(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta_cdf(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    tiny = 1e-300
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
-    result = d
-    for m in range(1, 10_000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for step in (even, odd):
-            d = 1 / (1 + step * d or tiny)
-            c = 1 + step / c or tiny
-            result *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * result / a

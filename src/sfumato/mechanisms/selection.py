@@ -11,6 +11,7 @@ draw, Cesar and Rogers (2021) for the zCDP of the exponential mechanism.
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,21 +25,10 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.exact import bulk, numbers, samplers
 from sfumato.exact.numbers import Interval
-from sfumato.mechanisms.mechanism import (
-    BULK_PAYS,
-    Bound,
-    Distance,
-    Law,
-    Mechanism,
-    Vector,
-    log_above_zero,
-    price,
-    rational,
-    set_fields,
-    whole,
-    whole_vector,
-)
-from sfumato.mechanisms.noise import FREE, DiscreteLaplace
+from sfumato.mechanisms.arguments import listed, price, rational, set_fields, whole, whole_vector
+from sfumato.mechanisms.distance import Bound, Distance
+from sfumato.mechanisms.mechanism import BULK_PAYS, ForIntegers, Law, Mechanism, Vector, log_above_zero
+from sfumato.mechanisms.noise import DiscreteLaplace, needed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,23 +52,22 @@ class Costs:
     @classmethod
     def of(cls, scores: Scores, scale: Fraction) -> Costs:
         """The costs of scores. Nothing here depends on how fine the scores are: exp(-x) is exact for any."""
+        listed(scores, "scores")  # type: ignore[arg-type]  # fractions too
         if len(scores) == 0:
-            raise InvalidParameter(
-                "scores", "no candidates", "give a score for each of at least one candidate"
-            )
+            raise no_candidates()
         if isinstance(scores, np.ndarray):
             if scores.dtype.kind not in "iu" or scores.ndim != 1:
-                raise InvalidParameter("scores", f"an array of {scores.dtype}", "give integers or Fractions")
-            whole: Ints = scores.astype(np.object_) if _spread(scores) else scores.astype(np.int64)
+                shape = f"{scores.ndim}-dimensional array of {scores.dtype}"
+                raise InvalidParameter("scores", shape, "give a list of integers or Fractions")
+            numbers_: Ints = scores.astype(np.object_) if _spread(scores) else scores.astype(np.int64)
             unit = 1
         else:
-            if not all(isinstance(score, (int, Fraction)) for score in scores):
-                raise InvalidParameter("scores", "other than exact numbers", "give integers or Fractions")
-            unit = math.lcm(*{score.denominator for score in scores})
-            listed = [score.numerator * (unit // score.denominator) for score in scores]
-            wide = max(map(abs, listed)) >= 1 << 62
-            whole = np.array(listed, dtype=np.object_) if wide else np.array(listed, dtype=np.int64)
-        gaps: Ints = whole.max() - whole
+            fractions = [_exact_score(score) for score in scores]
+            unit = math.lcm(*{score.denominator for score in fractions})
+            scaled = [score.numerator * (unit // score.denominator) for score in fractions]
+            wide = max(map(abs, scaled)) >= 1 << 62
+            numbers_ = np.array(scaled, dtype=np.object_) if wide else np.array(scaled, dtype=np.int64)
+        gaps: Ints = numbers_.max() - numbers_
         # gap / (unit scale) = gap q / (unit p) for scale p/q
         factor, denominator = scale.denominator, unit * scale.numerator
         if factor >= 1 << 62 or int(gaps.max()) * factor >= 1 << 62:
@@ -102,6 +91,7 @@ class Costs:
 
     def cost(self, i: int) -> Fraction:
         """The cost of candidate i."""
+        _check_candidate(i, len(self))
         return Fraction(int(self.numerators[i]), self.denominator)
 
     @cached_property
@@ -118,6 +108,25 @@ class Costs:
         """The costs when candidate i is gone: the best of the others costs nothing."""
         rest = np.delete(self.numerators, i)
         return Costs(rest - rest.min(), self.denominator)
+
+
+def no_candidates() -> InvalidParameter:
+    """The refusal of an empty list."""
+    return InvalidParameter("scores", "no candidates", "give a score for each of at least one candidate")
+
+
+def _exact_score(score: object) -> Fraction | int:
+    if isinstance(score, Fraction):
+        return Fraction(int(score.numerator), int(score.denominator))  # it may be made of numpy's integers
+    try:
+        return operator.index(score)  # type: ignore[arg-type]  # a whole number of any kind, or a refusal
+    except TypeError:
+        raise InvalidParameter("scores", "other than exact numbers", "give integers or Fractions") from None
+
+
+def _check_candidate(i: int, size: int) -> None:
+    if not 0 <= i < size:
+        raise InvalidParameter("y", i, f"candidates are numbered 0 to {size - 1}")
 
 
 def _spread(scores: NDArray[np.int64]) -> bool:
@@ -206,7 +215,11 @@ class Noisiest(Law[int]):
         return int(np.argmax(np.array(self.scores, dtype=kind) + noise.astype(kind)))
 
     def log_mass(self, y: int) -> Interval:
-        """The sum over its noise k of P(k) times the chance that every other one stays below."""
+        """The sum over its noise k of P(k) times the chance that every other one stays below.
+
+        It takes a time that grows with the scale and with the number of candidates.
+        """
+        _check_candidate(y, len(self.scores))
         low = high = Fraction(0)
         for k in self.noise.window(WINDOW):
             mass = self.noise.cdf(k) - self.noise.cdf(k - 1)
@@ -236,6 +249,8 @@ class Peeled(Law[Vector]):
 
     def log_mass(self, y: Vector) -> Interval:
         left, costs, total = list(range(len(self.costs))), self.costs, numbers.log(1)
+        if len(y) != self.count or len(set(y)) != len(y) or not set(y) <= set(left):
+            raise InvalidParameter("y", y, f"an outcome is {self.count} different candidates")
         for n, chosen in enumerate(y):
             i = left.index(chosen)
             total = total + Softmax(costs).log_mass(i)
@@ -274,9 +289,7 @@ class Selection(Mechanism[Scores, int]):
     def law(self, answer: Scores) -> Law[int]:
         """The law of the chosen candidate."""
 
-    def bound(self, distance: Distance) -> Bound:
-        if distance.is_zero:
-            return FREE
+    def _bound(self, distance: Distance) -> Bound:
         return Bound(epsilon=_epsilon(self.scale, distance))
 
 
@@ -285,14 +298,7 @@ def _epsilon(scale: Fraction, distance: Distance) -> Fraction | None:
 
 
 def _scale(epsilon: Fraction, distance: Distance) -> Fraction:
-    scale = _epsilon(price("epsilon", epsilon), distance)  # epsilon scale = 1 or 2 linf
-    if scale is None:
-        raise InvalidParameter(
-            "distance", "linf unknown", "give how much one person can change a score: linf"
-        )
-    if scale == 0:
-        raise InvalidParameter("distance", 0, "nothing can change, so choose the best without noise")
-    return scale
+    return (1 if distance.monotone else 2) * needed("linf", distance.linf) / price("epsilon", epsilon)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,9 +318,9 @@ class Exponential(Selection):
     def law(self, answer: Scores) -> Softmax:
         return Softmax(Costs.of(answer, self.scale))
 
-    def bound(self, distance: Distance) -> Bound:
-        epsilon = None if distance.is_zero else _epsilon(self.scale, distance)
-        return FREE if distance.is_zero else Bound(epsilon=epsilon, rho=_range_rho(epsilon))
+    def _bound(self, distance: Distance) -> Bound:
+        epsilon = _epsilon(self.scale, distance)
+        return Bound(epsilon=epsilon, rho=_range_rho(epsilon))
 
 
 def _range_rho(epsilon: Fraction | None) -> Fraction | None:
@@ -326,8 +332,8 @@ def _range_rho(epsilon: Fraction | None) -> Fraction | None:
 class PermuteAndFlip(Selection):
     """In random order, take the first candidate whose coin exp(-(best - score) / scale) falls.
 
-    Its expected score is never below that of the exponential mechanism at the same epsilon, and up to twice
-    as close to the best. The same as the largest score plus exponential noise (Ding et al., 2021).
+    Its expected score is never below that of the exponential mechanism at the same epsilon. It is the same
+    as the largest score plus exponential noise (Ding et al., 2021).
 
     Guarantee: pure DP, epsilon = 2 linf / scale (half of it if monotone).
     Proof: docs/explanation/selection.md#permute-and-flip.
@@ -340,7 +346,7 @@ class PermuteAndFlip(Selection):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyMax(Selection):
+class NoisyMax(ForIntegers, Selection):
     """The candidate whose integer score plus geometric noise is the largest; of equal ones the first.
 
     Only the winner's number is released, so its price is that of one count, whatever the number of
@@ -353,12 +359,10 @@ class NoisyMax(Selection):
     name: ClassVar[str] = "noisy max"
 
     def law(self, answer: Scores) -> Noisiest:
-        if len(answer) == 0:
-            raise InvalidParameter(
-                "scores", "no candidates", "give a score for each of at least one candidate"
-            )
         # whole numbers only: on a grid that depends on the scores, ties and so the law would depend on it too
-        scores = whole_vector(answer.tolist() if isinstance(answer, np.ndarray) else answer)  # type: ignore[arg-type]  # checked there
+        scores = whole_vector(answer, "scores")  # type: ignore[arg-type]  # checked there
+        if not scores:
+            raise no_candidates()
         return Noisiest(DiscreteLaplace(scale=self.scale), scores)
 
 
@@ -392,9 +396,7 @@ class TopK(Mechanism[Scores, Vector]):
             raise InvalidParameter("count", self.count, f"there are only {len(answer)} candidates")
         return Peeled(Costs.of(answer, self.scale), self.count)
 
-    def bound(self, distance: Distance) -> Bound:
-        if distance.is_zero:
-            return FREE
+    def _bound(self, distance: Distance) -> Bound:
         each = _epsilon(self.scale, distance)
         rho = _range_rho(each)
         return Bound(

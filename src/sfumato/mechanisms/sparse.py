@@ -12,43 +12,56 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from sfumato.errors import ConversationEnded, InvalidParameter
 from sfumato.exact import samplers
-from sfumato.mechanisms.mechanism import (
-    Bound,
-    Conversation,
-    Distance,
-    price,
-    rational,
-    set_fields,
-    whole,
-    whole_vector,
-)
-from sfumato.mechanisms.noise import FREE
+from sfumato.mechanisms.arguments import price, rational, set_fields, whole, whole_vector
+from sfumato.mechanisms.distance import Bound, Distance
+from sfumato.mechanisms.mechanism import Conversation, ForIntegers
+from sfumato.mechanisms.noise import needed
 
 if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
 
 
 class Watch:
-    """Where a conversation stands. Good for one reply, and neither shown, copied nor stored.
+    """Where a conversation stands. Good for one reply of its own mechanism; not shown, copied or stored.
 
     It holds the noisy threshold, which stays secret; a second reply from the same state would be one that
     nobody paid for.
     """
 
-    __slots__ = ("_threshold", "_used", "left")
+    __slots__ = ("_left", "_owner", "_threshold", "_unused")
 
-    def __init__(self, left: int, threshold: int) -> None:
-        self.left, self._threshold, self._used = left, threshold, False
+    def __init__(self, owner: SparseVector, left: int, threshold: int) -> None:
+        self._owner, self._left, self._threshold = owner, left, threshold
+        self._unused = [True]  # taken by list.pop, which lets only one thread have it
+
+    @property
+    def left(self) -> int:
+        """How many more times the conversation may say "above"."""
+        return self._left
+
+    def take(self, owner: SparseVector) -> int:
+        """The noisy threshold, once, for the mechanism that drew it."""
+        if owner != self._owner:
+            raise InvalidParameter("state", self, "it belongs to another mechanism: start one of your own")
+        if self._left <= 0:
+            raise ConversationEnded(owner.limit)
+        try:
+            self._unused.pop()
+        except IndexError:
+            raise InvalidParameter(
+                "state", self, "it was used before: go on from the state of the last reply"
+            ) from None
+        return self._threshold
 
     def __repr__(self) -> str:
-        return f"Watch(left={self.left})"
+        return f"Watch(left={self._left})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a conversation cannot be copied or stored: a lost state ends it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseVector(Conversation[Watch, int, bool]):
+class SparseVector(ForIntegers, Conversation[Watch, int, bool]):
     """Say of each whole-number answer whether it is above the threshold, until that was said `limit` times.
 
     Answers below cost nothing, however many they are. Each answer gets fresh noise; the threshold's noise is
@@ -70,10 +83,10 @@ class SparseVector(Conversation[Watch, int, bool]):
     limit: int
 
     def __post_init__(self) -> None:
-        whole("threshold", self.threshold)
-        whole("limit", self.limit, least=1)
         set_fields(
             self,
+            threshold=whole("threshold", self.threshold),
+            limit=whole("limit", self.limit, least=1),
             threshold_scale=rational("threshold_scale", self.threshold_scale),
             answer_scale=rational("answer_scale", self.answer_scale),
         )
@@ -89,11 +102,7 @@ class SparseVector(Conversation[Watch, int, bool]):
         The variance of the difference is least when the answers' share is (2 limit)^(2/3) times the
         threshold's (limit^(2/3) if monotone): Lyu, Su and Li (2017), section 4.2.
         """
-        epsilon, linf = price("epsilon", epsilon), distance.linf
-        if not linf:
-            raise InvalidParameter(
-                "distance", linf, "give how much one person can move an answer: linf, above 0"
-            )
+        epsilon, linf = price("epsilon", epsilon), needed("linf", distance.for_integers().linf)
         times = whole("limit", limit, least=1) * (1 if distance.monotone else 2)
         rational("limit", times)
         weight = Fraction(round(64 * times ** (2 / 3)), 64)  # any split is valid: a float may choose it
@@ -105,9 +114,7 @@ class SparseVector(Conversation[Watch, int, bool]):
             limit=limit,
         )
 
-    def bound(self, distance: Distance) -> Bound:
-        if distance.is_zero:
-            return FREE
+    def _bound(self, distance: Distance) -> Bound:
         if distance.linf is None:
             return Bound()
         times = self.limit * (1 if distance.monotone else 2)
@@ -115,16 +122,10 @@ class SparseVector(Conversation[Watch, int, bool]):
 
     def start(self, coins: Coins) -> Watch:
         noise = samplers.discrete_laplace(self.threshold_scale, coins)
-        return Watch(self.limit, self.threshold + noise)
+        return Watch(self, self.limit, self.threshold + noise)
 
     def reply(self, state: Watch, answer: int, coins: Coins) -> tuple[Watch, bool]:
-        if state.left <= 0:
-            raise ConversationEnded(self.limit)
-        if state._used:
-            raise InvalidParameter(
-                "state", state, "it was used before: go on from the state of the last reply"
-            )
-        (exact,) = whole_vector((answer,))
-        state._used = True
-        above = exact + samplers.discrete_laplace(self.answer_scale, coins) >= state._threshold
-        return Watch(state.left - above, state._threshold), above
+        exact = whole_vector((answer,))[0]
+        threshold = state.take(self)
+        above = exact + samplers.discrete_laplace(self.answer_scale, coins) >= threshold
+        return Watch(self, state.left - above, threshold), above

@@ -16,17 +16,10 @@ from typing import ClassVar, Generic, TypeVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
+from sfumato.mechanisms.arguments import price, rational, set_fields, whole
+from sfumato.mechanisms.distance import Bound, Distance
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.mechanisms.mechanism import (
-    Bound,
-    Distance,
-    Finite,
-    Mechanism,
-    price,
-    rational,
-    set_fields,
-    whole,
-)
+from sfumato.mechanisms.mechanism import Finite, Mechanism
 
 X = TypeVar("X", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
@@ -58,14 +51,14 @@ class Worst(Generic[X, Y]):
         return f"epsilon {size}: output {self.output} under {self.pair[0]} is {likelier} under {self.pair[1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Mechanism[X, Y]):
     """A row-stochastic matrix: `rows[i][j]` is the probability of `outputs[j]` under `secrets[i]`.
 
     Guarantee: pure DP with the epsilon of its worst pair of rows, at every distance.
     Proof: docs/explanation/finite-mechanisms.md#guarantee; the ratio is attained, so it is exact.
 
-    >>> coin = Table(((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
+    >>> coin = Table(rows=((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
     >>> print(coin.worst())
     epsilon 1.098612288669: output 0 under 0 is 3 times less likely under 1
     """
@@ -103,7 +96,7 @@ class Table(Mechanism[X, Y]):
         laws = {secret: law(secret) for secret in secrets}
         outputs = tuple(dict.fromkeys(output for masses in laws.values() for output in masses))
         rows = tuple(tuple(Fraction(masses.get(output, 0)) for output in outputs) for masses in laws.values())
-        return cls(rows, tuple(laws), outputs)
+        return cls(rows=rows, secrets=tuple(laws), outputs=outputs)
 
     @classmethod
     def from_floats(
@@ -133,7 +126,7 @@ class Table(Mechanism[X, Y]):
             ):
                 raise InvalidParameter(f"rows[{i}]", f"sum {sum(row)}", "the entries of a row add up to 1")
             table.append(tuple(Fraction(entry, sum(kept)) for entry in kept))
-        exact: Table[int, int] = Table(tuple(table))
+        exact: Table[int, int] = Table(rows=tuple(table))
         moved = max(
             abs(a - Fraction(float(b)))
             for new, old in zip(exact.rows, rows, strict=True)
@@ -153,8 +146,8 @@ class Table(Mechanism[X, Y]):
             )
         return self.rows[self.secrets.index(secret)]
 
-    def bound(self, distance: Distance) -> Bound:
-        return Bound(epsilon=Fraction(0) if distance.is_zero else self.worst().epsilon)
+    def _bound(self, distance: Distance) -> Bound:  # noqa: ARG002  # the same at every distance
+        return Bound(epsilon=self.worst().epsilon)
 
     # what it tells
 
@@ -212,41 +205,35 @@ class Table(Mechanism[X, Y]):
                 found = replace(each, epsilon=epsilon)
         return found
 
-    def delta(self, epsilon: Fraction, neighbours: Neighbours[X] | None = None) -> Fraction:
+    def delta(self, *, epsilon: Fraction, neighbours: Neighbours[X] | None = None) -> Fraction:
         """The smallest delta that goes with this epsilon, rounded up: the largest sum of p - e^epsilon p'.
 
-        >>> coin = Table(((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
-        >>> coin.delta(Fraction(0)), coin.delta(Fraction(11, 10))
+        >>> coin = Table(rows=((Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))))
+        >>> coin.delta(epsilon=Fraction(0)), coin.delta(epsilon=Fraction(11, 10))
         (Fraction(1, 2), Fraction(0, 1))
         """
         factor = numbers.exp(price("epsilon", epsilon, zero=True)).low  # less is taken away: an upper bound
         pairs = permutations(self.secrets, 2) if neighbours is None else _both_ways(neighbours)
-        return max(
-            (
-                sum(
-                    (
-                        max(a - factor * b, Fraction(0))
-                        for a, b in zip(self._row(x), self._row(y), strict=True)
-                    ),
-                    Fraction(0),
-                )
-                for x, y in pairs
-            ),
-            default=Fraction(0),
-        )
+
+        def excess(x: X, other: X) -> Fraction:
+            both = zip(self._row(x), self._row(other), strict=True)
+            return sum((max(a - factor * b, Fraction(0)) for a, b in both), Fraction(0))
+
+        return max((excess(x, other) for x, other in pairs), default=Fraction(0))
 
     def curve(
         self, epsilons: Iterable[Fraction], neighbours: Neighbours[X] | None = None
     ) -> tuple[tuple[Fraction, Fraction], ...]:
         """(epsilon, delta) for each epsilon."""
         pairs = None if neighbours is None else tuple(neighbours)
-        return tuple((epsilon, self.delta(epsilon, pairs)) for epsilon in epsilons)
+        return tuple((epsilon, self.delta(epsilon=epsilon, neighbours=pairs)) for epsilon in epsilons)
 
     # building others from it
 
     def after(self, query: Mapping[W, X]) -> Table[W, Y]:
         """The oblivious mechanism: answer the query exactly, then use this table on the answer."""
-        return Table(tuple(self._row(answer) for answer in query.values()), tuple(query), self.outputs)
+        rows = tuple(self._row(answer) for answer in query.values())
+        return Table(rows=rows, secrets=tuple(query), outputs=self.outputs)
 
     def looks_only_at(self, query: Mapping[X, Hashable]) -> bool:
         """Whether it is oblivious: secrets with the same answer to the query have the same row."""
@@ -257,6 +244,10 @@ class Table(Mechanism[X, Y]):
 
     def then(self, post: Table[Y, Z]) -> Table[X, Z]:
         """Post-processing: feed its output into another table. It never costs more."""
+        if missing := [output for output in self.outputs if output not in post.secrets]:
+            raise InvalidParameter(
+                "post", f"no row for {missing[0]}", "give one for every output of this table"
+            )
         steps = [post._row(output) for output in self.outputs]
         rows = tuple(
             tuple(
@@ -265,22 +256,25 @@ class Table(Mechanism[X, Y]):
             )
             for row in self.rows
         )
-        return Table(rows, self.secrets, post.outputs)
+        return Table(rows=rows, secrets=self.secrets, outputs=post.outputs)
 
     def beside(self, other: Table[X, Z]) -> Table[X, tuple[Y, Z]]:
         """Both outputs, drawn independently about the same secret: the epsilons add up at most."""
+        if set(self.secrets) != set(other.secrets):
+            raise InvalidParameter("other", "other secrets", "both tables must be about the same secrets")
         outputs = tuple((y, z) for y in self.outputs for z in other.outputs)
         rows = tuple(
             tuple(p * q for p in row for q in other._row(x))
             for x, row in zip(self.secrets, self.rows, strict=True)
         )
-        return Table(rows, self.secrets, outputs)
+        return Table(rows=rows, secrets=self.secrets, outputs=outputs)
 
     def across(self, other: Table[W, Z]) -> Table[tuple[X, W], tuple[Y, Z]]:
         """Two independent secrets, each with its own table: a change of one secret costs its own epsilon."""
         rows = tuple(tuple(p * q for p in row for q in next_) for row in self.rows for next_ in other.rows)
         secrets = tuple((x, w) for x in self.secrets for w in other.secrets)
-        return Table(rows, secrets, tuple((y, z) for y in self.outputs for z in other.outputs))
+        outputs = tuple((y, z) for y in self.outputs for z in other.outputs)
+        return Table(rows=rows, secrets=secrets, outputs=outputs)
 
     # two textbook families
 
@@ -299,7 +293,7 @@ class Table(Mechanism[X, Y]):
             ends = ratio ** abs(z - y) / (1 + ratio)
             return ends if z in (0, size - 1) else ends * (1 - ratio)
 
-        return Table(tuple(tuple(mass(y, z) for z in range(size)) for y in range(size)))
+        return Table(rows=tuple(tuple(mass(y, z) for z in range(size)) for y in range(size)))
 
     @classmethod
     def renormalised(cls, *, ratio: Fraction, size: int) -> Table[int, int]:
@@ -310,7 +304,7 @@ class Table(Mechanism[X, Y]):
         """
         _check_ratio(ratio, size)
         weights = [[Fraction(ratio) ** abs(z - y) for z in range(size)] for y in range(size)]
-        return Table(tuple(tuple(w / sum(row) for w in row) for row in weights))
+        return Table(rows=tuple(tuple(w / sum(row) for w in row) for row in weights))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,12 @@
-"""Noise for reals and for bounded ranges, both built over the integer core.
+"""Noise for bounded ranges.
 
-A real answer is put on a public grid of step 2^-bits *before* the noise, so that the noise stays a whole
-number of steps and no float is ever added to anything. A bounded range is kept by moving what falls outside
-to the ends, which is post-processing and free; giving that mass back to the inside instead is not free, and
-`Renormalised` is here to show its price.
+A range is kept by moving what falls outside to the ends, which is post-processing and free. Giving that mass
+back to the inside instead is not free, and `Renormalised` is here to show its price.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -18,21 +15,19 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers, samplers
+from sfumato.mechanisms.arguments import rational, set_fields, whole, whole_vector
+from sfumato.mechanisms.distance import Bound, Distance
 from sfumato.mechanisms.mechanism import (
     Additive,
-    Bound,
-    Distance,
+    ForIntegers,
     Law,
     Line,
     Mechanism,
+    Shifted,
     Vector,
     log_above_zero,
-    rational,
-    set_fields,
-    whole,
-    whole_vector,
 )
-from sfumato.mechanisms.noise import FREE, DiscreteLaplace, Gaussian, Geometric
+from sfumato.mechanisms.noise import DiscreteLaplace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,112 +35,6 @@ if TYPE_CHECKING:
     from sfumato.exact.bulk import Ints
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
-
-Reals = tuple[Fraction, ...]
-FINEST = 128  # bits of a grid; more is a mistake
-
-
-# Reals on a grid -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Scaled(Law[Reals]):
-    """Multiples of 2^-bits: an integer law, seen through a public scale."""
-
-    steps: Law[Vector]
-    bits: int
-
-    def draw(self, coins: Coins) -> Reals:
-        return tuple(Fraction(y, 1 << self.bits) for y in self.steps.draw(coins))
-
-    def log_mass(self, y: Reals) -> Interval:
-        return self.steps.log_mass(tuple(_whole(part * (1 << self.bits)) for part in y))
-
-
-def _whole(x: Fraction) -> int:
-    if x.denominator != 1:
-        raise InvalidParameter("y", x, "a release is a multiple of the grid's step; others have no mass")
-    return x.numerator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnGrid(Mechanism[Reals, Reals]):
-    """Round reals down to multiples of 2^-bits, then use a mechanism for integers on the number of steps.
-
-    Guarantee: that of the core at the distance in steps. Rounding moves two numbers apart by less than one
-    step, so a coordinate that moves by d moves by at most ceil(d 2^bits) steps.
-    Proof: docs/explanation/grid.md#guarantee.
-
-    >>> OnGrid(core=Geometric(scale=Fraction(2**20)), bits=20).bound(Distance(l0=1, linf=Fraction(1))).epsilon
-    Fraction(1, 1)
-    """
-
-    name: ClassVar[str] = "on grid"
-    core: Mechanism[Vector, Vector]
-    bits: int
-
-    def __post_init__(self) -> None:
-        _check_bits(self.bits)
-
-    def law(self, answer: Reals) -> Scaled:
-        steps = (math.floor(_exact(x) * (1 << self.bits)) for x in answer)
-        return Scaled(self.core.law(tuple(steps)), self.bits)
-
-    def bound(self, distance: Distance) -> Bound:
-        return self.core.bound(self.in_steps(distance))
-
-    def in_steps(self, distance: Distance) -> Distance:
-        """The distance of the numbers of steps: every coordinate that moves may move one step further.
-
-        >>> laplace(scale=Fraction(10), bits=1).in_steps(Distance(l0=2, l1=Fraction(3, 4)))
-        Distance(l0=2, l1=Fraction(3, 1), l2_squared=Fraction(6, 1), linf=Fraction(2, 1), monotone=False)
-        """
-        step = 1 << self.bits
-        if distance.is_zero:
-            return Distance(l0=0, linf=Fraction(0))
-        linf = None if distance.linf is None else Fraction(math.ceil(distance.linf * step))
-        if distance.l0 is None:
-            return Distance(linf=linf)  # without l0, each of unknown many coordinates may gain a step
-        l1 = None if distance.l1 is None else Fraction(math.floor(distance.l1 * step + distance.l0))
-        l2_squared = None
-        if distance.l2_squared is not None:  # |x + u| <= |x| + |u|, and at most l0 coordinates of u are 1
-            root = numbers.sqrt(distance.l2_squared).high * step + numbers.sqrt(distance.l0).high
-            l2_squared = numbers.round_up(root**2, 96)
-        return Distance(l0=distance.l0, l1=l1, l2_squared=l2_squared, linf=linf)
-
-
-def _exact(x: Fraction | int) -> Fraction | int:
-    """A number of an answer, if it is exact: an integer of numpy would wrap when it is scaled."""
-    try:
-        return x if isinstance(x, Fraction) else operator.index(x)
-    except TypeError:
-        raise InvalidParameter(
-            "answer", "not exact numbers", "clamp to public bounds, then give Fractions: Fraction(x) is exact"
-        ) from None
-
-
-def _check_bits(bits: int) -> int:
-    if whole("bits", bits, least=0) > FINEST:
-        raise InvalidParameter("bits", bits, f"give the bits after the point, such as 20, at most {FINEST}")
-    return bits
-
-
-def laplace(*, scale: Fraction, bits: int) -> OnGrid:
-    """The Laplace mechanism on reals, with noise of this scale on a grid of step 2^-bits.
-
-    >>> laplace(scale=Fraction(10), bits=20).core
-    Geometric(scale=Fraction(10485760, 1))
-    """
-    return OnGrid(core=Geometric(scale=rational("scale", scale) * (1 << _check_bits(bits))), bits=bits)
-
-
-def normal(*, variance: Fraction, bits: int) -> OnGrid:
-    """The Gaussian mechanism on reals, with noise of this variance on a grid of step 2^-bits."""
-    steps = rational("variance", variance) * (1 << 2 * _check_bits(bits))
-    return OnGrid(core=Gaussian(parameter=steps), bits=bits)
-
-
-# Bounded ranges ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +90,21 @@ class Ends(Line):
 
 
 @dataclass(frozen=True, slots=True)
-class Beside(Law[Vector]):
-    """Independent coordinates, each with a law of its own."""
+class Moved(Law[Vector]):
+    """Noise on each coordinate of a vector; what leaves the range is moved to the nearer end."""
 
-    lines: tuple[Line, ...]
+    noisy: Shifted
+    low: int
+    high: int
 
     def draw(self, coins: Coins) -> Vector:
-        return tuple(line.draw(coins) for line in self.lines)
+        return tuple(min(max(y, self.low), self.high) for y in self.noisy.draw(coins))
 
     def log_mass(self, y: Vector) -> Interval:
-        parts = (line.log_mass(part) for line, part in zip(self.lines, y, strict=True))
+        parts = (
+            Ends(self.noisy.noise, centre, self.low, self.high).log_mass(part)
+            for centre, part in zip(self.noisy.answer, y, strict=True)
+        )
         return sum(parts, start=numbers.log(1))
 
 
@@ -227,6 +121,7 @@ class Truncated(Mechanism[Vector, Vector]):
     no further apart, and moving the release is post-processing.
     Proof: docs/explanation/truncation.md#guarantee.
 
+    >>> from sfumato.mechanisms import Geometric
     >>> Truncated(core=Geometric(scale=Fraction(2)), low=0, high=10).bound(Distance(l1=Fraction(1))).epsilon
     Fraction(1, 2)
     """
@@ -237,13 +132,17 @@ class Truncated(Mechanism[Vector, Vector]):
     high: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.core, Additive):
+            raise InvalidParameter(
+                "core", self.core, "give additive noise on integers, such as Geometric(...)"
+            )
         _check_range(self.low, self.high)
 
-    def law(self, answer: Vector) -> Beside:
-        inside = (min(max(exact, self.low), self.high) for exact in whole_vector(answer))
-        return Beside(tuple(Ends(self.core.noise, centre, self.low, self.high) for centre in inside))
+    def law(self, answer: Vector) -> Moved:
+        inside = tuple(min(max(exact, self.low), self.high) for exact in whole_vector(answer))
+        return Moved(self.core.law(inside), self.low, self.high)
 
-    def bound(self, distance: Distance) -> Bound:
+    def _bound(self, distance: Distance) -> Bound:
         return self.core.bound(distance)
 
 
@@ -315,7 +214,7 @@ def _run(scale: Fraction, first: int, last: int) -> Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renormalised(Mechanism[int, int]):
+class Renormalised(ForIntegers, Mechanism[int, int]):
     """A warning: geometric noise drawn again until it falls into low .. high. It costs more than it says.
 
     The chance of falling inside depends on the answer, so throwing draws away leaks: at scale s and distance
@@ -339,15 +238,13 @@ class Renormalised(Mechanism[int, int]):
         _check_range(self.low, self.high)
 
     def law(self, answer: int) -> Inside:
-        (exact,) = whole_vector((answer,))
+        exact = whole_vector((answer,))[0]
         return Inside(self.scale, min(max(exact, self.low), self.high), self.low, self.high)
 
-    def bound(self, distance: Distance) -> Bound:
-        if distance.is_zero:
-            return FREE
+    def _bound(self, distance: Distance) -> Bound:
         if distance.linf is None:
             return Bound()
-        d = min(math.floor(distance.linf), self.high - self.low)
+        d = min(int(distance.linf), self.high - self.low)
         inner = weight(self.scale, self.low + d, self.low, self.high)
         outer = weight(self.scale, self.low, self.low, self.high)
         return Bound(epsilon=numbers.round_up(d / self.scale + numbers.log_of(inner / outer).high, 64))

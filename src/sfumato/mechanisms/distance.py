@@ -1,0 +1,197 @@
+"""How far neighbours lie apart, and how much that tells: records of what is proved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import numbers
+from sfumato.mechanisms.arguments import MOST, exact, rational, set_fields, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """How far the answers on two neighbouring databases can lie apart: every bound that is proved.
+
+    `l0` coordinates differ, by `l1` in sum, `l2_squared` in sum of squares, `linf` at most; None is "not
+    proved". `monotone` says that one person moves all coordinates the same way, as counts do when a person
+    comes or goes (and do not when a person is replaced). The constructor draws the consequences:
+    linf <= l1, linf <= l2, l1 <= l0 linf, l1 <= sqrt(l0) l2, l2^2 <= l1 linf.
+
+    >>> Distance(l0=2, linf=3)
+    Distance(l0=2, l1=Fraction(6, 1), l2_squared=Fraction(18, 1), linf=Fraction(3, 1), monotone=False)
+    """
+
+    l0: int | None = None
+    l1: Fraction | None = None
+    l2_squared: Fraction | None = None
+    linf: Fraction | None = None
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        l0 = None if self.l0 is None else whole("l0", self.l0, least=0)
+        l1, l2_squared, linf = (
+            None if value is None else _size(name, value)
+            for name, value in (("l1", self.l1), ("l2_squared", self.l2_squared), ("linf", self.linf))
+        )
+        if self.monotone is not True and self.monotone is not False:
+            raise InvalidParameter("monotone", self.monotone, "give True or False")
+        if l0 == 0 or 0 in (l1, l2_squared, linf):
+            l0, l1, l2_squared, linf = 0, Fraction(0), Fraction(0), Fraction(0)
+        l2 = None if l2_squared is None else _root_up(l2_squared)
+        linf = _least(linf, l1, l2)
+        if l0 is not None:
+            l1 = _least(l1, _product(l0, linf), None if l2_squared is None else _root_up(l0 * l2_squared))
+        l2_squared = _least(l2_squared, _product(l1, linf))
+        set_fields(self, l0=l0, l1=l1, l2_squared=l2_squared, linf=linf)
+
+    @property
+    def is_zero(self) -> bool:
+        """Nothing changes between neighbours: any mechanism is free."""
+        return self.l0 == 0
+
+    def times(self, people: int) -> Distance:
+        """How far apart answers can lie when this many people change at once: the triangle inequality.
+
+        What a mechanism proves at this distance is at least what a chain of that many neighbours costs.
+
+        >>> Distance(l0=1, linf=Fraction(2)).times(3)
+        Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1), monotone=False)
+        """
+        whole("people", people, least=0)
+        return Distance(
+            l0=None if self.l0 is None else self.l0 * people,
+            l1=_product(self.l1, people),
+            l2_squared=_product(self.l2_squared, people**2),
+            linf=_product(self.linf, people),
+            monotone=self.monotone,
+        )
+
+    def for_integers(self) -> Distance:
+        """What follows if all answers are whole numbers: so are their differences.
+
+        >>> Distance(l1=Fraction(5, 2)).for_integers()
+        Distance(l0=2, l1=Fraction(2, 1), l2_squared=Fraction(4, 1), linf=Fraction(2, 1), monotone=False)
+        """
+        l1, l2_squared, linf = (
+            None if value is None else Fraction(math.floor(value))
+            for value in (self.l1, self.l2_squared, self.linf)
+        )
+        moved = _least(None if self.l0 is None else Fraction(self.l0), l1, l2_squared)  # each moves by 1
+        return Distance(
+            l0=None if moved is None else int(moved),
+            l1=l1,
+            l2_squared=l2_squared,
+            linf=linf,
+            monotone=self.monotone,
+        )
+
+
+def _size(name: str, value: Fraction) -> Fraction:
+    if (number := exact(name, value)) < 0:
+        raise InvalidParameter(name, number, "a distance is at least 0")
+    return number
+
+
+def _least(*bounds: Fraction | None) -> Fraction | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _product(a: Fraction | int | None, b: Fraction | int | None) -> Fraction | None:
+    return None if a is None or b is None else Fraction(a * b)
+
+
+def _root_up(x: Fraction) -> Fraction:
+    root = numbers.sqrt(x)
+    return root.high if root.low == root.high else numbers.round_up(root.high, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """Law 0: the distance when one person's rows come or go, and when they are replaced by others.
+
+    `promises` names further relations; one that is not listed falls back to `value`.
+    """
+
+    presence: Distance
+    value: Distance
+    promises: tuple[tuple[str, Distance], ...] = ()
+
+    def towards(self, promise: str) -> Distance:
+        """The distance under the relation called `promise`."""
+        if promise == "presence":
+            return self.presence
+        return dict(self.promises).get(promise, self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """How much one use of a mechanism can tell apart neighbours: everything that is proved of it.
+
+    Guarantee: (epsilon, delta)-differential privacy where `epsilon` is given; `rho`-zCDP where `rho` is.
+    A pure epsilon implies rho = epsilon^2 / 2.
+    Proof: Bun and Steinke (2016), proposition 1.4.
+    """
+
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("epsilon", self.epsilon), ("delta", self.delta), ("rho", self.rho)):
+            if value is not None and exact(name, value) < 0:
+                raise InvalidParameter(name, value, "what is proved is at least 0")
+        if self.delta > 1:
+            raise InvalidParameter("delta", self.delta, "a probability is at most 1")
+        if self.rho is None and self.epsilon is not None and self.delta == 0:
+            set_fields(self, rho=self.epsilon**2 / 2)
+
+    def delta_at(self, epsilon: Fraction) -> Fraction:
+        """A delta for which (epsilon, delta)-differential privacy follows, rounded up; 1 if nothing does.
+
+        From a larger pure epsilon e: delta = (e^e - e^epsilon) / (e^e + 1), that of randomized response.
+        From rho, for any order a > 1: delta = exp((a-1)(a rho - epsilon)) / (a-1) (1 - 1/a)^a.
+        Proof: Kairouz, Oh and Viswanath (2015), theorem 3.3 with k = 1; Canonne, Kamath and Steinke (2020),
+        corollary 13. Every order is valid; a float only picks a good one, and the value at it is computed
+        with fractions rounded up.
+
+        >>> f"{float(Bound(rho=Fraction(1, 100)).delta_at(Fraction(1))):.6e}"
+        '1.664114e-13'
+        >>> round(float(Bound(epsilon=Fraction(1)).delta_at(Fraction(9, 10))), 6)
+        0.069569
+        """
+        epsilon = rational("epsilon", epsilon, zero=True)
+        proved = Fraction(1)
+        if self.epsilon is not None and epsilon >= self.epsilon:
+            proved = self.delta
+        elif self.epsilon is not None and self.delta == 0:
+            lost = numbers.one_minus_exp(self.epsilon - epsilon) / (numbers.exp(-self.epsilon) + 1)
+            proved = numbers.round_up(lost.high, 64)
+        if self.rho is not None and proved > 0:
+            proved = min(proved, _delta_of_rho(self.rho, epsilon))
+        return proved
+
+
+def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
+    if rho == 0:
+        return Fraction(0)
+    # a larger rho and a smaller epsilon are safe, and within the reach of floats
+    rho, epsilon = max(rho, Fraction(1, 1 << 200)), min(epsilon, Fraction(MOST))
+    if rho > MOST:
+        return Fraction(1)
+
+    def exponent(order: float) -> float:
+        rest = (order - 1) * (order * float(rho) - float(epsilon)) - math.log(order - 1)
+        return rest + order * math.log1p(-1 / order)
+
+    low, high = 1 + 1e-9, 4 + float(epsilon / rho) + 2 / math.sqrt(rho)
+    for _ in range(200):  # the exponent is convex in the order
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if exponent(left) < exponent(right) else (left, high)
+    order = numbers.round_up(Fraction(high), 40)
+    power = (order - 1) * (order * rho - epsilon) + (numbers.log(1 - 1 / order) * order).high
+    if power >= 0:
+        return Fraction(1)
+    return min(Fraction(1), numbers.round_up(numbers.exp(power).high / (order - 1), 64))
