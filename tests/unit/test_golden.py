@@ -134,6 +134,18 @@ def test_a9_a_budget_belongs_to_the_database_two_colluding_analysts_add_up() -> 
     assert coin.beside(coin).worst().ratio == 9  # each alone: 3
 
 
+def test_small_epsilons_are_alike_and_large_ones_are_not() -> None:
+    """A belief q moves by at most about epsilon q (1 - q): 0.01 or 0.02 is all the same."""
+    for q in (F(1, 2), F(1, 10), F(1, 1000)):
+        for epsilon in (F(1, 100), F(2, 100)):
+            moved = middle(meaning.ceiling(epsilon=epsilon, prior=q)) - float(q)
+            assert moved <= float(epsilon * q * (1 - q)) * 1.02
+        small, twice = (middle(meaning.ceiling(epsilon=e, prior=F(1, 100))) for e in (F(1, 100), F(2, 100)))
+        large, more = (middle(meaning.ceiling(epsilon=e, prior=F(1, 100))) for e in (F(5), F(10)))
+        assert twice - small < 0.0002
+        assert more - large > 0.39
+
+
 # B: the mechanism rows ------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.arguments import price, rational, set_fields, whole
+from sfumato.mechanisms.arguments import exact, price, rational, set_fields, whole
 from sfumato.mechanisms.distance import Bound, Distance
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.mechanisms.mechanism import Finite, Mechanism
@@ -83,7 +83,7 @@ class Table(Mechanism[X, Y]):
                 raise InvalidParameter(name, f"{len(labels)} labels", f"give {size} different ones")
         for secret, row in zip(secrets, self.rows, strict=True):
             _check_row(secret, row, len(outputs))
-        rows = tuple(tuple(map(Fraction, row)) for row in self.rows)
+        rows = tuple(tuple(exact("rows", entry) for entry in row) for row in self.rows)
         set_fields(self, rows=rows, secrets=secrets, outputs=outputs)
 
     @classmethod
@@ -126,13 +126,13 @@ class Table(Mechanism[X, Y]):
             ):
                 raise InvalidParameter(f"rows[{i}]", f"sum {sum(row)}", "the entries of a row add up to 1")
             table.append(tuple(Fraction(entry, sum(kept)) for entry in kept))
-        exact: Table[int, int] = Table(rows=tuple(table))
+        found: Table[int, int] = Table(rows=tuple(table))
         moved = max(
             abs(a - Fraction(float(b)))
-            for new, old in zip(exact.rows, rows, strict=True)
+            for new, old in zip(found.rows, rows, strict=True)
             for a, b in zip(new, old, strict=True)
         )
-        return Rounded(exact, exact.worst(neighbours), float(moved))
+        return Rounded(found, found.worst(neighbours), float(moved))
 
     # as a mechanism
 
