@@ -869,7 +869,7 @@ def test_what_is_calibrated_costs_no_more_than_asked(
         price = mechanism.bound(at).epsilon
         assert price is not None
         assert price <= epsilon
-        assert price > epsilon * F(9, 10) or isinstance(mechanism, NoisyMax)  # it floors distances
+        assert price > epsilon * F(9, 10)
     rho = Gaussian.at_rho(rho=epsilon, distance=distance).bound(distance).rho
     assert rho == epsilon
 

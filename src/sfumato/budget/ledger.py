@@ -353,7 +353,8 @@ def price_of(spend: Spend) -> int:
     """What a spend costs, in units of 10^-12 epsilon, rounded up.
 
     Guarantee: the sum of the epsilons of its steps bounds the epsilon of all of them together.
-    Proof: basic composition, Dwork and Roth (2014), theorem 3.14, which holds under adaptive choice.
+    Proof: basic composition (Dwork and Roth, 2014, theorem 3.14; under adaptive choice Rogers, Roth, Ullman
+    and Vadhan, 2016).
     """
     total = Fraction(0)
     for step in spend:

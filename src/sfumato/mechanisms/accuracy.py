@@ -84,7 +84,7 @@ def best_of_two_bound(*, epsilon: float, gap: float) -> float:
 def classic_sigma(*, epsilon: float, delta: float, l2: float) -> float:
     """For comparison: the textbook sigma = l2 sqrt(2 ln(1.25/delta)) / epsilon, valid for epsilon < 1.
 
-    Dwork and Roth (2014), theorem A.1. `Gaussian.calibrated` needs less, and is valid for the noise drawn.
+    Dwork and Roth (2014), theorem A.1. `Gaussian.at` needs less, and is valid for the noise drawn.
 
     >>> round(classic_sigma(epsilon=0.5, delta=1e-6, l2=1), 4)
     10.5976
@@ -117,6 +117,9 @@ def proportion(*, count: int, people: int, miss: float) -> tuple[float, float]:
     >>> [round(end, 6) for end in proportion(count=400, people=1000, miss=0.05)]
     [0.369469, 0.431122]
     """
+    if not 0 <= count <= people or people < 1:
+        raise InvalidParameter("count", count, f"give a number from 0 to the {people} people, at least one")
+    _check("miss", miss, 0, 1)
     low = 0.0 if count == 0 else _beta_quantile(miss / 2, count, people - count + 1)
     high = 1.0 if count == people else _beta_quantile(1 - miss / 2, count + 1, people - count)
     return low, high

@@ -88,6 +88,9 @@ class Finite(Law[Y]):
         """The probability of y, exactly."""
         return self.masses[self.outcomes.index(y)] if y in self.outcomes else Fraction(0)
 
+    def probability(self, y: Y) -> float:
+        return float(self.mass(y))
+
     def log_mass(self, y: Y) -> Interval:
         mass = self.mass(y)
         return log_above_zero(numbers.Interval(mass, mass))

@@ -358,6 +358,11 @@ class NoisyMax(ForIntegers, Selection):
 
     name: ClassVar[str] = "noisy max"
 
+    @classmethod
+    def at(cls, *, epsilon: Fraction, distance: Distance) -> Self:
+        """The one that costs `epsilon` at this distance, which is that of whole numbers."""
+        return cls(scale=_scale(epsilon, distance.for_integers()))
+
     def law(self, answer: Scores) -> Noisiest:
         # whole numbers only: on a grid that depends on the scores, ties and so the law would depend on it too
         scores = whole_vector(answer, "scores")  # type: ignore[arg-type]  # checked there
