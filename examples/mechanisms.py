@@ -21,6 +21,7 @@ from sfumato.mechanisms import (
     PermuteAndFlip,
     RandomizedResponse,
     Renormalised,
+    SmoothMedian,
     SparseVector,
     Staircase,
     Table,
@@ -130,6 +131,16 @@ def everyone_alone(truth: int, people: int) -> None:
     show("two coins", f"{truth / people:.3f}", interval, promise(coins.bound(ONE)))
 
 
+def middle(ages: list[int]) -> None:
+    print("\nThe median of 401 ages, when one of them may be replaced")
+    median = SmoothMedian(epsilon=Fraction(1), delta=Fraction(1, 10**6), low=0, high=120, size=len(ages))
+    (release,) = median.law(tuple(ages)).draw(COINS)
+    bound = median.bound(ONE)
+    show(
+        "smooth sensitivity", sorted(ages)[200], release, f"{promise(bound)}, delta {float(bound.delta):.0e}"
+    )
+
+
 def tables() -> None:
     print("\nFinite mechanisms: heights 50 to 250, any two of them neighbours")
     heights = range(50, 251)
@@ -150,6 +161,7 @@ def main() -> None:
     choices([4, 3, 3])
     stream([20, 35, 180, 25, 40, 15, 190, 30])
     everyone_alone(truth=300, people=1000)
+    middle([20 + i * 7 % 60 for i in range(401)])
     tables()
 
 

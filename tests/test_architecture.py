@@ -282,7 +282,8 @@ ABSTRACT = {
 
 def test_every_family_has_a_page_with_its_law_proof_accuracy_use_and_picture() -> None:
     families = ("geometric-mechanism", "gaussian", "staircase", "cube", "grid", "truncation", "selection")
-    for family in (*families, "sparse-vector", "randomized-response", "finite-mechanisms"):
+    others = ("sparse-vector", "randomized-response", "smooth-sensitivity", "finite-mechanisms")
+    for family in (*families, *others):
         text = (ROOT / "docs" / "explanation" / f"{family}.md").read_text(encoding="utf-8")
         assert re.search(r"!\[.+\]\(\.\./pictures/[\w-]+\.svg\)", text), family
         for word in (

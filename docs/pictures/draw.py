@@ -17,7 +17,7 @@ import sfumato.mechanisms as dp
 from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
-from sfumato.mechanisms import meaning
+from sfumato.mechanisms import dependent, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -386,10 +386,35 @@ def accuracy() -> str:
     return svg(412, "A million counts need a radius less than six times that of one.", caption, *parts)
 
 
+def smooth_sensitivity() -> str:
+    median = dp.SmoothMedian(epsilon=Fraction(1), delta=Fraction(1, 10**6), low=0, high=100, size=101)
+    spread, split = [50 + (i - 50) // 3 for i in range(101)], [0] * 56 + [100] * 45
+    panel = Panel((60, 82, 636, 240), (-1.5, 60.5), (0, 105))
+    parts = [
+        panel.axes("replacements away", "sensitivity", ticks(*range(0, 61, 10)), ticks(0, 25, 50, 75, 100))
+    ]
+    for data, colour, text, at in (
+        (spread, BLUE, "ages around 50", (26, 62)),
+        (split, GOLD, "two camps", (8, 92)),
+    ):
+        local = [dependent.local_sensitivity(data, low=0, high=100, away=k) for k in range(61)]
+        shrunk = [value * math.exp(-median.beta * k) for k, value in enumerate(local)]
+        parts += [panel.curve(list(enumerate(map(float, local))), colour, 1, "3 3")]
+        parts += [panel.curve(list(enumerate(shrunk)), colour, 3)]
+        bound = float(dependent.smooth_sensitivity(data, low=0, high=100, beta=median.beta))
+        parts += [
+            bold(
+                panel.at(*at), f"{text}: smooth {bound:.1f}, local {local[0]}", (BROWN, BLUE)[colour == BLUE]
+            )
+        ]
+    caption = "Dotted: how far one more replacement could move the median. Solid: shrunk by e^-beta a step."
+    return svg(410, "The largest shrunk value is a bound that changes slowly.", caption, *parts)
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
-    drawn += [sparse_vector, staircase, table, truncation]
+    drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

@@ -13,20 +13,26 @@ from tests.laws.test_bulk import SmallWords, agree, bell_masses
 from tests.laws.test_samplers import given_success
 
 from sfumato.budget import record
+from sfumato.budget.composition import optimal, zcdp
 from sfumato.errors import InvalidParameter, LedgerError
 from sfumato.exact import bulk, gaussian, numbers
 from sfumato.exact.bulk import Bell
 from sfumato.exact.coins import Coins, Tape, walk
 from sfumato.mechanisms import (
+    Bound,
+    Cube,
     DiscreteLaplace,
     Distance,
+    Distances,
     Finite,
     Gaussian,
     Geometric,
     NoisyMax,
     RandomizedResponse,
+    Renormalised,
     SparseVector,
     Stairs,
+    Step,
     Table,
     TopK,
     Truncated,
@@ -38,6 +44,8 @@ from sfumato.mechanisms.ranges import Ends, Inside
 from sfumato.mechanisms.selection import Costs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 F = Fraction
@@ -58,7 +66,10 @@ def test_prices_use_the_right_norm_and_the_right_factor() -> None:
     assert TopK(scale=F(6), count=3).bound(ONE).rho == 3 * F(1, 3) ** 2 / 8
     far = Distance(l2_squared=F(1), monotone=True).times(3)
     assert far.l2_squared == 9
-    assert far.monotone
+    assert not far.monotone  # one may come and another go
+    assert Distance(linf=F(1), monotone=True).times(1).monotone
+    one = Distance(l0=1, linf=F(1))
+    assert Geometric(scale=F(1)).bound(one.times(np.int8(16))).epsilon == 16  # type: ignore[arg-type]
     watch = SparseVector.at(epsilon=F(1), distance=ONE, threshold=0, limit=4)
     assert watch.threshold_scale == 5
     assert watch.answer_scale == 10
@@ -192,3 +203,50 @@ def test_small_refusals() -> None:
     assert Table.geometric(ratio=F(1, 2), size=3).worst_under(lambda _x, _y: 0).epsilon is None
     both = accuracy.best_of_two(epsilon=1, gap=-10) + accuracy.best_of_two(epsilon=1, gap=10)
     assert both == pytest.approx(1)
+
+
+def test_numbers_of_numpy_are_kept_nowhere() -> None:
+    """They wrap, and a Fraction made of them keeps them."""
+    small = Fraction(np.int64(1), np.int64(20))  # type: ignore[call-overload]
+    assert len(Stairs(epsilon=F(1), width=3, flat=1).window(small)) > 3
+    assert optimal(F(1, 10), count=5).total(small) < 1
+    ends = Renormalised(scale=F(10), low=np.int8(-100), high=np.int8(100))  # type: ignore[arg-type]
+    assert ends.bound(Distance(linf=F(5))).epsilon is not None
+    assert type(ends.low) is int
+    cut = Truncated(core=Geometric(scale=F(1)), low=np.int8(0), high=np.int8(5))  # type: ignore[arg-type]
+    assert type(cut.high) is int
+    assert type(Bound(epsilon=np.int64(3)).rho) is Fraction  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("named", "call"),
+    [
+        ("epsilon", lambda: Stairs(epsilon=F(1, 2**512), width=1, flat=1)),
+        ("count", lambda: optimal(F(10), count=6000)),
+        ("delta", lambda: zcdp([F(9999)], delta=F(1, 10**6))),
+        ("epsilon", lambda: RandomizedResponse.at(epsilon=F(10_000))),
+    ],
+)
+def test_extremes_are_refused_by_the_name_that_was_given(named: str, call: Callable[[], object]) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        call()
+    assert caught.value.name == named
+
+
+def test_few_stairs_come_as_plain_integers() -> None:
+    for seed in range(12):
+        assert Stairs(epsilon=F(39, 10), width=1000, flat=1).draws(Tape.seeded(seed), 3).dtype == np.int64
+
+
+def test_long_distances_are_stored_and_broken_texts_are_errors_of_the_ledger() -> None:
+    long = Distance(l1=F(1, 3**3000), linf=F(1, 7**2000))
+    wide = Distance(l0=2**5000, linf=F(2**5000))
+    for distance in (long, wide):
+        spend = (Step(Cube(scale=F(1)), Distances(distance, distance)),)
+        assert record.read(record.write(spend)) == spend
+    for text in ('{"vers', "[]", '{"steps":[{"mechanism":[]}],"version":1}'):
+        with pytest.raises(LedgerError, match="cannot read"):
+            record.read(text)
+    labelled: Table[float, int] = Table(rows=((F(1),),), secrets=(float("nan"),))
+    with pytest.raises(InvalidParameter, match="label"):
+        record.write((Step(labelled, Distances(long, long)),))

@@ -39,6 +39,7 @@ from sfumato.mechanisms import (
     RandomizedResponse,
     Renormalised,
     Selection,
+    SmoothMedian,
     SparseVector,
     Staircase,
     Stairs,
@@ -47,6 +48,7 @@ from sfumato.mechanisms import (
     TopK,
     Truncated,
     accuracy,
+    dependent,
     laplace,
     meaning,
     normal,
@@ -808,6 +810,9 @@ SURE: Table[int, int] = Table(rows=((F(1),), (F(1),)))
         ("epsilon", lambda: accuracy.best_of_two(epsilon=NAN, gap=1)),
         ("sigma", lambda: accuracy.continuous_delta(epsilon=1, sigma=0, l2=1)),
         ("people", lambda: ONE.times(-1)),
+        ("high", lambda: SmoothMedian(epsilon=F(1), delta=F(1, 9), low=3, high=3, size=1)),
+        ("delta", lambda: SmoothMedian(epsilon=F(1), delta=F(2, 3), low=0, high=3, size=1)),
+        ("answer", lambda: SmoothMedian(epsilon=F(1), delta=F(1, 9), low=0, high=3, size=2).law((1,))),
         ("monotone", lambda: Distance(linf=F(1), monotone="no")),  # type: ignore[arg-type]
         ("epsilon", lambda: Bound(epsilon=0.1)),  # type: ignore[arg-type]
         ("delta", lambda: Bound(epsilon=F(1), delta=F(3))),
@@ -940,6 +945,52 @@ def test_a_state_serves_its_own_mechanism_once() -> None:
         for thread in threads:
             thread.join()
     assert len(replies) == 50
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=5),
+    st.data(),
+    st.sampled_from([(F(1), F(1, 100)), (F(2), F(1, 10)), (F(1, 2), F(1, 5))]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_smooth_median_keeps_its_epsilon_and_delta(
+    values: list[int], data: st.DataObject, promise: tuple[Fraction, Fraction]
+) -> None:
+    """The exact delta between two neighbouring data sets, summed over all outputs."""
+    epsilon, delta = promise
+    median = SmoothMedian(epsilon=epsilon, delta=delta, low=0, high=5, size=len(values))
+    other = list(values)
+    other[data.draw(st.integers(0, len(values) - 1))] = data.draw(st.integers(0, 5))
+    here, there = median.law(tuple(values)), median.law(tuple(other))
+    reach = 60 * int(2 * 5 / epsilon + 1)
+    spent = 0.0
+    for y in range(-reach, reach + 1):
+        p, q = (
+            law.shifted.noise.tails(np.array([y - law.shifted.answer[0] - 1.0, y - law.shifted.answer[0]]))
+            for law in (here, there)
+        )
+        spent += max(0.0, (p[0] - p[1]) - math.exp(epsilon) * (q[0] - q[1]))
+    assert spent <= float(delta) + 1e-12
+
+
+def test_a_smooth_median_is_smooth_and_hides_its_scale() -> None:
+    beta = SmoothMedian(epsilon=F(1), delta=F(1, 10), low=0, high=3, size=4).beta
+    smooth = {
+        d: dependent.smooth_sensitivity(d, low=0, high=3, beta=beta) for d in product(range(4), repeat=4)
+    }
+    limit = numbers.exp(beta).high * (1 + F(1, 2**60))
+    for d, bound in smooth.items():
+        assert bound >= dependent.local_sensitivity(d, low=0, high=3)
+        for i, v in product(range(4), repeat=2):
+            assert bound <= limit * smooth[(*d[:i], v, *d[i + 1 :])]
+    median = SmoothMedian(epsilon=F(1), delta=F(1, 10**6), low=0, high=120, size=3)
+    assert repr(median.law((1, 2, 3))) == "Veiled()"
+    assert median.bound(Distance(l0=2)).epsilon == 2
+    assert F(37, 10**7) < median.bound(Distance(l0=2)).delta < F(38, 10**7)  # delta (1 + e)
+    assert median.bound(Distance(l0=10**6)).delta == 1
+    assert median.bound(Distance()).epsilon is None
+    same = SmoothMedian(epsilon=F(1), delta=F(1, 10**6), low=0, high=120, size=50_000)
+    assert same.law((7,) * 50_000).draw(SystemCoins()) == (7,)  # a scale far below 2^-512 is no failure
 
 
 # What attacks found ----------------------------------------------------------------------------------------

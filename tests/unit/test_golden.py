@@ -21,9 +21,11 @@ from sfumato.mechanisms import (
     Geometric,
     PermuteAndFlip,
     RandomizedResponse,
+    SmoothMedian,
     Table,
     Truncated,
     accuracy,
+    dependent,
     laplace,
     meaning,
 )
@@ -268,6 +270,69 @@ def test_b13_a_group_of_k_costs_k_epsilon() -> None:
     table = Table.geometric(ratio=F(1, 2), size=9)
     assert table.worst([(x, x + 1) for x in range(8)]).ratio == 2
     assert table.worst([(x, x + 3) for x in range(6)]).ratio == 2**3
+
+
+def test_b17_the_local_sensitivity_of_a_median() -> None:
+    """n odd: the larger of the two gaps beside it."""
+    for values in ([0, 2, 3, 7, 9], [5, 5, 5], [0, 0, 10], [4]):
+        m = (len(values) + 1) // 2 - 1
+        beside = [0, *values, 10] if len(values) == 1 else values
+        m = m + 1 if len(values) == 1 else m
+        expected = max(beside[m] - beside[m - 1], beside[m + 1] - beside[m])
+        assert dependent.local_sensitivity(values, low=0, high=10) == expected
+
+
+D1, D2 = [0] * 6 + [1000] * 4, [0] * 5 + [1000] * 5
+
+
+def test_b18_two_data_sets_whose_local_sensitivities_are_0_and_l() -> None:
+    assert dependent.local_sensitivity(D1, low=0, high=1000) == 0
+    assert dependent.local_sensitivity(D2, low=0, high=1000) == 1000
+    for beta in (F(1, 10), F(1), F(3)):
+        first = dependent.smooth_sensitivity(D1, low=0, high=1000, beta=beta)
+        assert float(first) == pytest.approx(1000 * math.exp(-beta), rel=1e-15)
+        assert float(dependent.smooth_sensitivity(D2, low=0, high=1000, beta=beta)) == 1000.0
+
+
+def test_b19_smooth_sensitivity_is_the_largest_shrunk_local_one_over_all_data() -> None:
+    """max over D' of LS(D') e^(-beta d(D, D')): D' and beta, where two slides have D and epsilon."""
+    beta, places = F(1, 2), range(4)
+    everything = [list(d) for d in product(places, repeat=4)]
+    for data in ([0, 1, 3, 3], [2, 2, 2, 2], [0, 0, 3, 3]):
+        brute = max(
+            dependent.local_sensitivity(other, low=0, high=3)
+            * math.exp(-beta * sum(a != b for a, b in zip(data, other, strict=True)))
+            for other in everything
+        )
+        found = dependent.smooth_sensitivity(data, low=0, high=3, beta=beta)
+        assert float(found) == pytest.approx(brute, rel=1e-12)
+
+
+def test_b20_the_noise_is_twice_the_smooth_sensitivity_and_the_promise_has_a_delta() -> None:
+    median = SmoothMedian(epsilon=F(1), delta=F(1, 10**6), low=0, high=1000, size=10)
+    law = median.law(tuple(D1)).shifted
+    assert isinstance(law.noise, DiscreteLaplace)
+    smooth = dependent.smooth_sensitivity(D1, low=0, high=1000, beta=median.beta)
+    assert law.noise.scale == 2 * smooth
+    bound = median.bound(Distance(l0=1))
+    assert (bound.epsilon, bound.delta) == (F(1), F(1, 10**6))
+    assert float(median.beta) == pytest.approx(math.log1p(1 / (2 * math.log(2 * 10**6))), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "slack"), [(1, 1e-6, 1.7e-8), (0.5, 1e-5, 9.0e-8), (2, 1e-3, 8.7e-5)]
+)
+def test_b21_laplace_noise_is_admissible(epsilon: float, delta: float, slack: float) -> None:
+    """Widening Lap(1) by e^beta, beta = eps/(2 ln(1/delta)): what exceeds e^(eps/2) is below delta/2."""
+    beta = epsilon / (2 * math.log(1 / delta))
+    beyond = (epsilon / 2 + beta) / -math.expm1(
+        -beta
+    )  # where the wider density is e^(eps/2) times the narrower
+    found = math.exp(-beyond * math.exp(-beta)) - math.exp(epsilon / 2 - beyond)
+    assert found == pytest.approx(slack, rel=0.05)
+    assert found <= delta / 2
+    ours = SmoothMedian(epsilon=F(epsilon), delta=F(str(delta)), low=0, high=1, size=1).beta
+    assert float(ours) < beta  # ln(2/delta) and ln(1 + x): the smaller beta of our proof
 
 
 def test_b25_each_of_two_parties_needs_only_the_noise_of_its_own_count() -> None:

@@ -33,6 +33,7 @@ from sfumato.mechanisms import (
     Private,
     RandomizedResponse,
     Renormalised,
+    SmoothMedian,
     SparseVector,
     Spend,
     Staircase,
@@ -344,6 +345,7 @@ KINDS: list[Private] = [
     PermuteAndFlip(scale=HALF),
     RandomizedResponse(keep=HALF, size=3),
     Renormalised(scale=HALF, low=-1, high=9),
+    SmoothMedian(epsilon=HALF, delta=HALF / 1000, low=0, high=9, size=4),
     SparseVector(threshold=7, threshold_scale=HALF, answer_scale=HALF, limit=2),
     Staircase(epsilon=HALF, width=5, flat=2),
     Table(rows=((HALF, HALF), (Fraction(1, 3), Fraction(2, 3))), secrets=("no", "yes"), outputs=(0, 1)),
@@ -417,3 +419,14 @@ def test_a_distance_of_any_size_can_be_read_back() -> None:
         assert record.read(record.write(stored)) == stored
     loud = record.write(spend("0.5")).replace('"linf":"1"', '"linf":"1","monotone":"false"')
     assert not record.read(loud)[0].distances.presence.monotone
+
+
+def test_a_price_in_epsilon_has_no_room_for_a_delta(tmp_path: Path) -> None:
+    """Neither zCDP nor (epsilon, delta) may pass as a pure epsilon."""
+    far = Distance(l0=1, linf=Fraction(1))
+    for kind in (
+        Gaussian(sigma_squared=HALF),
+        SmoothMedian(epsilon=HALF, delta=HALF / 1000, low=0, high=9, size=4),
+    ):
+        with pytest.raises(InvalidParameter, match="no pure bound"):
+            ledger(tmp_path).charge((Step(kind, Distances(far, far)),), "key")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms import Bound
-from sfumato.mechanisms.arguments import price, rational, whole
+from sfumato.mechanisms.arguments import MOST, price, rational, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,7 +77,10 @@ def optimal(epsilon: Fraction, *, count: int) -> Binomial:
 
     Proof: Kairouz, Oh and Viswanath (2015), theorem 3.3.
     """
-    return Binomial(price("epsilon", epsilon), whole("count", count, least=1))
+    epsilon, count = price("epsilon", epsilon), whole("count", count, least=1)
+    if count * epsilon > MOST:
+        raise InvalidParameter("count", count, f"together they are above epsilon {MOST}: no privacy at all")
+    return Binomial(epsilon, count)
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,8 @@ def smallest(enough: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
     high = max(1, -(-guess * STEPS // 1))
     while not enough(Fraction(int(high), STEPS)):
         high *= 2
+        if high > MOST * STEPS:
+            raise InvalidParameter("delta", "this one", f"no epsilon below {MOST} reaches it")
     low = -1
     while high - low > 1:
         middle = (low + high) // 2
@@ -181,6 +186,6 @@ def smallest(enough: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
 
 
 def _chance(delta: Fraction) -> Fraction:
-    if rational("delta", delta) >= 1:
+    if (number := rational("delta", delta)) >= 1:
         raise InvalidParameter("delta", delta, "take a probability below 1, such as Fraction(1, 10**6)")
-    return Fraction(delta)
+    return number

@@ -358,12 +358,12 @@ def price_of(spend: Spend) -> int:
     """
     total = Fraction(0)
     for step in spend:
-        epsilon = step.bound().epsilon
-        if epsilon is None:
+        bound = step.bound()
+        if bound.epsilon is None or bound.delta > 0:
             raise InvalidParameter(
                 "spend", step.mechanism.name, "this ledger counts epsilon, and no pure bound is proved for it"
             )
-        total += epsilon
+        total += bound.epsilon
     return -(-total.numerator * UNIT // total.denominator)
 
 

@@ -25,6 +25,7 @@ from sfumato.mechanisms import (
     Private,
     RandomizedResponse,
     Renormalised,
+    SmoothMedian,
     SparseVector,
     Spend,
     Staircase,
@@ -33,6 +34,7 @@ from sfumato.mechanisms import (
     TopK,
     Truncated,
 )
+from sfumato.mechanisms.arguments import LONGEST
 
 VERSION = 1
 
@@ -47,6 +49,7 @@ MECHANISMS: dict[str, type[Private]] = {
     "permute and flip": PermuteAndFlip,
     "randomized response": RandomizedResponse,
     "renormalised": Renormalised,
+    "smooth median": SmoothMedian,
     "sparse vector": SparseVector,
     "staircase": Staircase,
     "table": Table,
@@ -71,19 +74,19 @@ def write(spend: Spend) -> str:
 
 def read(text: str) -> Spend:
     """The spend that `write` stored."""
-    stored = json.loads(text)
-    if stored.get("version") != VERSION:
-        raise LedgerError(
-            f"this ledger stores charges in form {stored.get('version')}, and this version of sfumato reads "
-            f"form {VERSION}. Nothing was changed. Install the newer sfumato that wrote it."
-        )
     try:
-        return tuple(_read_step(step) for step in stored["steps"])
-    except (KeyError, TypeError, ValueError) as broken:
+        stored = json.loads(text)
+        if (version := stored.get("version")) == VERSION:
+            return tuple(_read_step(step) for step in stored["steps"])
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as broken:
         raise LedgerError(
             "this ledger holds a charge that this version of sfumato cannot read. Nothing was changed. "
             "Install the version that wrote it, or restore the file from a copy."
         ) from broken
+    raise LedgerError(
+        f"this ledger stores charges in form {version}, and this version of sfumato reads form {VERSION}. "
+        f"Nothing was changed. Install the newer sfumato that wrote it."
+    )
 
 
 def _read_step(stored: dict[str, Any]) -> Step[Private]:
@@ -131,9 +134,13 @@ def _write(value: Any) -> Any:
         return [_write(part) for part in value]
     if isinstance(value, str):
         return {"text": value}  # a label: plain text stands for a fraction
-    if not isinstance(value, (int, float, Fraction, type(None))):
+    if not isinstance(value, (int, float, Fraction, type(None))) or value != value or _long(value):
         raise InvalidParameter("label", value, "only texts, numbers and tuples of them can be stored")
     return str(value) if isinstance(value, Fraction) else value  # str(Fraction(1, 3)) is "1/3"
+
+
+def _long(value: Any) -> bool:
+    return isinstance(value, (int, Fraction)) and max(abs(value.numerator), value.denominator) >= LONGEST
 
 
 def _write_fields(value: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ given by name: the orders of other libraries differ and invite mistakes.
     bounded ranges    Truncated; Renormalised (a warning)
     choosing          Exponential, PermuteAndFlip, NoisyMax, TopK; SparseVector (a conversation)
     everyone alone    RandomizedResponse
+    the median        SmoothMedian
     finite            Table: any matrix of probabilities
     beside them       accuracy (theorems about errors), meaning (the Bayesian reading)
 
@@ -15,10 +16,12 @@ It rests on: Dwork, McSherry, Nissim and Smith (2006) for noise calibrated to th
 Roughgarden and Sundararajan (2009) for the geometric mechanism and its optimality on counts; Canonne,
 Kamath and Steinke (2020) for the discrete Gaussian; Geng and Viswanath (2014) for the staircase; McSherry
 and Talwar (2007) and McKenna and Sheldon (2020) for selection; Lyu, Su and Li (2017) for the sparse vector;
-Warner (1965) for randomized response; Bun and Steinke (2016) for the zCDP that pure privacy implies.
+Nissim, Raskhodnikova and Smith (2007) for smooth sensitivity; Warner (1965) for randomized response; Bun
+and Steinke (2016) for the zCDP that pure privacy implies.
 """
 
 from sfumato.mechanisms.cube import Cube
+from sfumato.mechanisms.dependent import SmoothMedian
 from sfumato.mechanisms.distance import Bound, Distance, Distances
 from sfumato.mechanisms.grid import OnGrid, laplace, normal
 from sfumato.mechanisms.guarantee import Guarantee
@@ -65,6 +68,7 @@ __all__ = [
     "RandomizedResponse",
     "Renormalised",
     "Selection",
+    "SmoothMedian",
     "SparseVector",
     "Spend",
     "Staircase",

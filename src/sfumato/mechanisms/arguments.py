@@ -102,9 +102,9 @@ def listed(answer: Iterable[int], name: str = "answer") -> Iterable[int]:
 
 def check_tail(tail: Fraction) -> Fraction:
     """Refuse what is no tail, or too small to be told from 0."""
-    if not Fraction(1, 1 << 1000) < exact("tail", tail) < 1:
+    if not Fraction(1, 1 << 1000) < (number := exact("tail", tail)) < 1:
         raise InvalidParameter("tail", tail, "take a probability strictly between 10^-300 and 1")
-    return Fraction(tail)
+    return number
 
 
 def set_fields(owner: object, **values: object) -> None:

@@ -10,6 +10,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import MOST, exact, rational, set_fields, whole
 
+LONG = 1 << 4096  # what is derived from two distances is rounded up, or dropped, where it could not be stored
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distance:
@@ -55,18 +57,16 @@ class Distance:
     def times(self, people: int) -> Distance:
         """How far apart answers can lie when this many people change at once: the triangle inequality.
 
-        What a mechanism proves at this distance is at least what a chain of that many neighbours costs.
-
         >>> Distance(l0=1, linf=Fraction(2)).times(3)
         Distance(l0=3, l1=Fraction(6, 1), l2_squared=Fraction(36, 1), linf=Fraction(6, 1), monotone=False)
         """
-        whole("people", people, least=0)
+        people = whole("people", people, least=0)  # Python's: one of numpy would wrap
         return Distance(
             l0=None if self.l0 is None else self.l0 * people,
             l1=_product(self.l1, people),
             l2_squared=_product(self.l2_squared, people**2),
             linf=_product(self.linf, people),
-            monotone=self.monotone,
+            monotone=self.monotone and people <= 1,  # of two people one may come and the other go
         )
 
     def for_integers(self) -> Distance:
@@ -91,7 +91,7 @@ class Distance:
 
 def _size(name: str, value: Fraction) -> Fraction:
     if (number := exact(name, value)) < 0:
-        raise InvalidParameter(name, number, "a distance is at least 0")
+        raise InvalidParameter(name, number, "give a number of at least 0")
     return number
 
 
@@ -100,7 +100,14 @@ def _least(*bounds: Fraction | None) -> Fraction | None:
 
 
 def _product(a: Fraction | int | None, b: Fraction | int | None) -> Fraction | None:
-    return None if a is None or b is None else Fraction(a * b)
+    if a is None or b is None:
+        return None
+    product = Fraction(a * b)
+    if product > LONG:
+        return None
+    if 0 < product < Fraction(1, LONG):
+        return Fraction(1, LONG)
+    return numbers.round_up(product, 1024) if product.denominator >= LONG else product
 
 
 def _root_up(x: Fraction) -> Fraction:
@@ -140,13 +147,15 @@ class Bound:
     rho: Fraction | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("epsilon", self.epsilon), ("delta", self.delta), ("rho", self.rho)):
-            if value is not None and exact(name, value) < 0:
-                raise InvalidParameter(name, value, "what is proved is at least 0")
-        if self.delta > 1:
+        epsilon, rho = (
+            None if value is None else _size(name, value)
+            for name, value in (("epsilon", self.epsilon), ("rho", self.rho))
+        )
+        if (delta := _size("delta", self.delta)) > 1:
             raise InvalidParameter("delta", self.delta, "a probability is at most 1")
-        if self.rho is None and self.epsilon is not None and self.delta == 0:
-            set_fields(self, rho=self.epsilon**2 / 2)
+        if rho is None and epsilon is not None and delta == 0:
+            rho = epsilon**2 / 2
+        set_fields(self, epsilon=epsilon, delta=delta, rho=rho)
 
     def delta_at(self, epsilon: Fraction) -> Fraction:
         """A delta for which (epsilon, delta)-differential privacy follows, rounded up; 1 if nothing does.

@@ -108,9 +108,11 @@ class Moved(Law[Vector]):
         return sum(parts, start=numbers.log(1))
 
 
-def _check_range(low: int, high: int) -> None:
-    if whole("low", low) > whole("high", high):
+def _check_range(low: int, high: int) -> dict[str, int]:
+    checked = {"low": whole("low", low), "high": whole("high", high)}
+    if checked["low"] > checked["high"]:
         raise InvalidParameter("high", high, f"give a number of at least low = {low}")
+    return checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,7 @@ class Truncated(Mechanism[Vector, Vector]):
             raise InvalidParameter(
                 "core", self.core, "give additive noise on integers, such as Geometric(...)"
             )
-        _check_range(self.low, self.high)
+        set_fields(self, **_check_range(self.low, self.high))
 
     def law(self, answer: Vector) -> Moved:
         inside = tuple(min(max(exact, self.low), self.high) for exact in whole_vector(answer))
@@ -234,8 +236,7 @@ class Renormalised(ForIntegers, Mechanism[int, int]):
     high: int
 
     def __post_init__(self) -> None:
-        set_fields(self, scale=rational("scale", self.scale))
-        _check_range(self.low, self.high)
+        set_fields(self, scale=rational("scale", self.scale), **_check_range(self.low, self.high))
 
     def law(self, answer: int) -> Inside:
         exact = whole_vector((answer,))[0]

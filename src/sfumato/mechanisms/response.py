@@ -60,6 +60,8 @@ class RandomizedResponse(Mechanism[int, int]):
         True
         """
         epsilon, size = price("epsilon", epsilon), whole("size", size, least=2)
+        if epsilon > 1000 or size > 1 << 64:
+            raise InvalidParameter("epsilon", epsilon, "give at most 1000, and at most 2^64 categories")
         bits = GRID + size.bit_length() + max(0, -numbers.exponent(epsilon))  # enough to tell it from 1/size
         ratio = numbers.exp(-epsilon, bits + 8).high
         other = numbers.round_up(ratio / (1 + (size - 1) * ratio), bits)

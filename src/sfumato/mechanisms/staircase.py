@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction  # noqa: TC003  # the examples in docstrings use it
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,7 +44,9 @@ class Stairs(Symmetric):
         rational("width", width)
         if not 1 <= (flat := whole("flat", self.flat)) <= width:
             raise InvalidParameter("flat", flat, f"give a number from 1 to the width, {width}")
-        set_fields(self, epsilon=price("epsilon", self.epsilon), width=width, flat=flat)
+        if (epsilon := price("epsilon", self.epsilon)) < Fraction(1, 1 << 64):
+            raise InvalidParameter("epsilon", epsilon, "give at least 2^-64")
+        set_fields(self, epsilon=epsilon, width=width, flat=flat)
 
     def level(self, y: int) -> int:
         """How many times the probability has fallen at y."""
@@ -93,9 +95,9 @@ class Stairs(Symmetric):
         return level[kept]
 
     def _all_placed(self, level: Ints, coins: Coins) -> Ints:
-        if (
-            len(level) == 0 or (int(level.max()) + 2) * self.width >= 1 << 61
-        ):  # the same levels, wide integers
+        if len(level) == 0:
+            return np.zeros(0, dtype=np.int64)
+        if (int(level.max()) + 2) * self.width >= 1 << 61:  # the same levels, in wide integers
             return np.array([self._placed(each, coins) for each in level.tolist()], dtype=np.object_)
         inner = bulk.below(2 * self.flat - 1, len(level), coins) - (self.flat - 1)
         place = bulk.below(2 * self.width, len(level), coins)
