@@ -14,6 +14,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import price, rational, set_fields, whole, whole_vector
@@ -24,6 +26,7 @@ from sfumato.mechanisms.noise import DiscreteLaplace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sfumato.exact.bulk import Ints
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
 
@@ -40,32 +43,37 @@ def local_sensitivity(values: Sequence[int], *, low: int, high: int, away: int =
     >>> local_sensitivity([0, 2, 3, 7, 9], low=0, high=10)  # the larger of 3 - 2 and 7 - 3
     4
     """
+    return _local(_padded(values, low, high), len(values), away)
+
+
+def _padded(values: Sequence[int], low: int, high: int) -> Ints:
+    """The values clamped and sorted; beyond them lie the ends of the range, often enough for any rank."""
     ranked = sorted(min(max(value, low), high) for value in values)
-    return _local(ranked, low, high, away)
+    around = [low] * (len(ranked) + 1) + ranked + [high] * (len(ranked) + 1)
+    wide = max(abs(low), abs(high)) >= 1 << 61
+    return np.array(around, dtype=np.object_) if wide else np.array(around, dtype=np.int64)
 
 
-def _local(ranked: list[int], low: int, high: int, away: int) -> int:
-    middle = (len(ranked) + 1) // 2 - 1  # counted from 0
-
-    def at(rank: int) -> int:  # beyond the data lie the ends of the range
-        return low if rank < 0 else high if rank >= len(ranked) else ranked[rank]
-
-    return max(at(middle + t) - at(middle + t - away - 1) for t in range(away + 2))
+def _local(padded: Ints, size: int, away: int) -> int:
+    middle = size + 1 + (size + 1) // 2 - 1
+    return int((padded[middle : middle + away + 2] - padded[middle - away - 1 : middle + 1]).max())
 
 
 def smooth_sensitivity(values: Sequence[int], *, low: int, high: int, beta: Fraction) -> Fraction:
     """The largest of exp(-beta k) times the local sensitivity k replacements away, rounded up to 64 bits.
 
+    At least 2^-100: a constant is as smooth as can be, and no data make the noise too small to be drawn.
+
     >>> float(smooth_sensitivity([0] * 6 + [10] * 4, low=0, high=10, beta=Fraction(1)))  # 10 / e
     3.6787944117144233
     """
-    ranked = sorted(min(max(value, low), high) for value in values)
-    best = Fraction(0)
-    for away in range(len(ranked) + 1):
-        shrink = numbers.exp(-rational("beta", beta) * away).high
+    padded, rate = _padded(values, low, high), numbers.exp(-rational("beta", beta))
+    best, shrink = LEAST, Fraction(1)
+    for away in range(len(values) + 1):
         if shrink * (high - low) <= best:
             break  # nothing further away can be larger
-        best = max(best, shrink * _local(ranked, low, high, away))
+        best = max(best, shrink * _local(padded, len(values), away))
+        shrink = numbers.round_up(shrink * rate.high, 96)
     return numbers.round_up(best, 64)
 
 
@@ -134,8 +142,7 @@ class SmoothMedian(Mechanism[Vector, Vector]):
                 "answer", f"{len(values)} values", f"this one was made for size {self.size}"
             )
         ranked = sorted(min(max(value, self.low), self.high) for value in values)
-        # at least a constant, which is as smooth as can be: no data make the scale too small to be drawn
-        smooth = max(smooth_sensitivity(ranked, low=self.low, high=self.high, beta=self.beta), LEAST)
+        smooth = smooth_sensitivity(ranked, low=self.low, high=self.high, beta=self.beta)
         median = ranked[(len(ranked) + 1) // 2 - 1]
         return Veiled(Shifted(DiscreteLaplace(scale=2 * smooth / self.epsilon), (median,)))
 
