@@ -18,6 +18,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms import Bound
 from sfumato.mechanisms.arguments import MOST, price, rational, whole
+from sfumato.mechanisms.mechanism import bisected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -173,16 +174,12 @@ def zcdp(rhos: Iterable[Fraction], *, delta: Fraction) -> Fraction:
 
 def smallest(enough: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
     """The smallest epsilon in steps of 2^-40 for which a claim holds that goes on holding."""
-    high = max(1, -(-guess * STEPS // 1))
-    while not enough(Fraction(int(high), STEPS)):
+    high = max(1, math.ceil(guess * STEPS))
+    while not enough(Fraction(high, STEPS)):
         high *= 2
         if high > MOST * STEPS:
             raise InvalidParameter("delta", "this one", f"no epsilon below {MOST} reaches it")
-    low = -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(Fraction(int(middle), STEPS)) else (middle, high)
-    return Fraction(int(high), STEPS)
+    return Fraction(bisected(lambda steps: enough(Fraction(steps, STEPS)), -1, high), STEPS)
 
 
 def _chance(delta: Fraction) -> Fraction:

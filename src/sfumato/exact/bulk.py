@@ -190,14 +190,7 @@ class Bell:
         """`size` independent outcomes; an object array if any is too wide for int64."""
         if self.shift == 0:
             return self.lookup.draws(size, coins)
-        parts: list[Ints] = []
-        missing = size
-        while missing > 0:
-            # kept attempts are independent and alike in the order they come, so the first ones will do
-            parts.append(self._attempts(min(missing + missing // 16 + 16, CHUNK), coins)[:missing])
-            missing -= len(parts[-1])
-        joined: Ints = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)  # type: ignore[assignment]  # a mix becomes object
-        return joined
+        return gathered(lambda missing: self._attempts(min(missing + missing // 16 + 16, CHUNK), coins), size)
 
     def _attempts(self, count: int, coins: Coins) -> Ints:
         turn = self.lookup.draws(count, coins)
@@ -287,6 +280,20 @@ class Bell:
         top = (1 << bits) - 1
         upper = [top - cut for cut in (lower[1:] if split else lower)]
         return Cuts(-len(lower), [*reversed(lower), *upper])
+
+
+def gathered(attempts: Callable[[int], Ints], size: int) -> Ints:
+    """Rounds of attempts until `size` have succeeded; `attempts(missing)` makes some and returns the kept.
+
+    Kept attempts are independent and alike in the order they come, so the first ones will do.
+    """
+    parts: list[Ints] = []
+    missing = size
+    while missing > 0:
+        parts.append(attempts(missing)[:missing])
+        missing -= len(parts[-1])
+    joined: Ints = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)  # type: ignore[assignment]  # a mix becomes object
+    return joined
 
 
 class Weights(NamedTuple):

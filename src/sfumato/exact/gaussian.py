@@ -153,7 +153,7 @@ def shift_delta(sigma_squared: Fraction, epsilon: Fraction, shift: int) -> Inter
     Proof: Canonne, Kamath and Steinke (2020), theorem 7; docs/explanation/gaussian.md for smaller shifts.
     """
     if shift == 0:
-        return Interval(Fraction(0), Fraction(0))
+        return numbers.ZERO
     law = sums(sigma_squared)
     first = math.floor(epsilon * sigma_squared / shift - Fraction(shift, 2)) + 1
     delta = (law.beyond(first) - numbers.exp(epsilon) * law.beyond(first + shift)) / law.total

@@ -62,6 +62,9 @@ class Interval:
         return Interval(round_down(self.low, bits), round_up(self.high, bits))
 
 
+ZERO = Interval(Fraction(0), Fraction(0))
+
+
 def ends(x: Interval | Fraction | int) -> tuple[Fraction, Fraction]:
     """Both ends of a number that may be exact."""
     return (x.low, x.high) if isinstance(x, Interval) else (Fraction(x), Fraction(x))
@@ -167,7 +170,7 @@ def log(x: Fraction | int) -> Interval:
     if x <= 0:
         raise ValueError("log needs a positive number")
     if x == 1:
-        return Interval(Fraction(0), Fraction(0))
+        return ZERO
     power = exponent(x)
     mantissa = x / Fraction(2) ** power  # in (1/2, 2)
     if mantissa < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from fractions import Fraction
+from fractions import Fraction  # noqa: TC003  # the example in the docstring uses it
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,7 +53,7 @@ def _cube_total(scale: Fraction, k: int) -> Interval:
     That sum is P(a) / (1-a)^(k+1) with P a polynomial whose coefficients are those of (1-a)^(k+1) times the
     series, cut at a^k: the coefficients beyond vanish (they are (k+1)-th differences of a k-th power).
     """
-    total = numbers.Interval(Fraction(0), Fraction(0))
+    total = numbers.ZERO
     for n in range(k + 1):
         factor = sum((-1) ** j * math.comb(k + 1, j) * (2 * (n - j) + 1) ** k for j in range(n + 1))
         total = (total + numbers.exp(-n / scale) * factor).narrowed()

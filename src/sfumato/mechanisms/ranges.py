@@ -199,7 +199,7 @@ class Inside(Line):
 def weight(scale: Fraction, centre: int, first: int, last: int) -> Interval:
     """The sum of a^|z - centre| over z = first .. last, for a centre among them or outside."""
     if last < first:
-        return numbers.Interval(Fraction(0), Fraction(0))
+        return numbers.ZERO
     if first > centre:
         return _run(scale, first - centre, last - centre)
     if last < centre:
@@ -210,7 +210,7 @@ def weight(scale: Fraction, centre: int, first: int, last: int) -> Interval:
 def _run(scale: Fraction, first: int, last: int) -> Interval:
     """a^first + ... + a^last."""
     if last < first:
-        return numbers.Interval(Fraction(0), Fraction(0))
+        return numbers.ZERO
     count = numbers.one_minus_exp((last + 1 - first) / scale) / numbers.one_minus_exp(1 / scale)
     return (numbers.exp(-first / scale) * count).narrowed()
 

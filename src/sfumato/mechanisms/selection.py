@@ -102,7 +102,7 @@ class Costs:
             numbers.exp(-Fraction(int(v), self.denominator)) * int(c)
             for v, c in zip(values, counts, strict=True)
         )
-        return sum(parts, start=Interval(Fraction(0), Fraction(0))).narrowed()
+        return sum(parts, start=numbers.ZERO).narrowed()
 
     def without(self, i: int) -> Costs:
         """The costs when candidate i is gone: the best of the others costs nothing."""
@@ -185,13 +185,12 @@ class Flipped(Law[int]):
             if j != y:
                 falls = self.costs.chance(j)
                 stays = 1 - falls
-                raised = [Interval(Fraction(0), Fraction(0)), *(p * falls for p in others)]
-                others = [(a + b * stays).narrowed() for a, b in zip(raised, [*others, NEVER], strict=True)]
-        mean = sum((p / (n + 1) for n, p in enumerate(others)), start=NEVER)
+                raised = [numbers.ZERO, *(p * falls for p in others)]
+                others = [
+                    (a + b * stays).narrowed() for a, b in zip(raised, [*others, numbers.ZERO], strict=True)
+                ]
+        mean = sum((p / (n + 1) for n, p in enumerate(others)), start=numbers.ZERO)
         return numbers.log_of(mean.narrowed()) - self.costs.cost(y)
-
-
-NEVER = Interval(Fraction(0), Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)

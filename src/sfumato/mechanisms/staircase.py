@@ -75,13 +75,8 @@ class Stairs(Symmetric):
     def draws(self, coins: Coins, size: int) -> Ints:
         if self.epsilon >= STEEP:
             return self._all_placed(_levels(self).draws(size, coins), coins)
-        parts: list[Ints] = []
-        missing = size
-        while missing > 0:
-            parts.append(self._all_placed(self._some_levels(2 * missing + 16, coins)[:missing], coins))
-            missing -= len(parts[-1])
-        joined: Ints = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)  # type: ignore[assignment]  # a mix becomes object
-        return joined
+        levels = bulk.gathered(lambda missing: self._some_levels(2 * missing + 16, coins), size)
+        return self._all_placed(levels, coins)
 
     def _some_levels(self, count: int, coins: Coins) -> Ints:
         turn = bulk.discrete_laplace(1 / self.epsilon, count, coins)
