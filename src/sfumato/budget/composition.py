@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms import Bound
@@ -22,6 +24,8 @@ from sfumato.mechanisms.mechanism import bisected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
 
     from sfumato.exact.numbers import Interval
 
@@ -58,7 +62,7 @@ def advanced(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
     >>> round(float(advanced(Fraction(1, 801), count=10_000, slack=Fraction(1, 10**14))), 4)
     1.018
     """
-    epsilon, count, slack = price("epsilon", epsilon), whole("count", count, least=1), _chance(slack)
+    epsilon, count, slack = price("epsilon", epsilon), whole("count", count, least=1), chance(slack)
     root = numbers.sqrt(2 * count * -numbers.log(slack).low).high
     return numbers.round_up(root * epsilon + count * epsilon * (numbers.exp(epsilon).high - 1), 64)
 
@@ -68,7 +72,7 @@ def advanced_share(total: Fraction, *, count: int, slack: Fraction) -> Fraction:
 
     It is meant for totals of at most 1, where the theorem gives no more than the total.
     """
-    total, count, slack = price("total", total), whole("count", count, least=1), _chance(slack)
+    total, count, slack = price("total", total), whole("count", count, least=1), chance(slack)
     root = numbers.sqrt(2 * count * -numbers.log(slack).low).high
     return numbers.round_down(total / (2 * root), 64)
 
@@ -116,9 +120,15 @@ class Binomial:
         (low, high), (least, most) = self._sums[self._above(epsilon)], self._sums[-1]
         return numbers.Interval(Fraction(low, most), Fraction(high, least)).narrowed()
 
+    def floats(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The losses, smallest first, and upper bounds on their masses but for a rounding of 2^-52."""
+        (least, _), parts = self._sums[-1], [Fraction(high) for _, high in reversed(self._weights)]
+        losses = [float((2 * i - self.count) * self.epsilon) for i in range(self.count + 1)]
+        return np.array(losses), np.array([float(part / least) for part in parts])
+
     def total(self, delta: Fraction) -> Fraction:
         """The smallest epsilon in steps of 2^-40 that goes with this delta."""
-        delta = _chance(delta)
+        delta = chance(delta)
         return smallest(lambda epsilon: self.delta(epsilon) <= delta, self.count * self.epsilon)
 
     def _above(self, epsilon: Fraction) -> int:
@@ -168,7 +178,7 @@ def zcdp(rhos: Iterable[Fraction], *, delta: Fraction) -> Fraction:
     8.846
     """
     total = sum((rational("rhos", rho, zero=True) for rho in rhos), Fraction(0))
-    bound, delta = Bound(rho=total), _chance(delta)
+    bound, delta = Bound(rho=total), chance(delta)
     return smallest(lambda epsilon: bound.delta_at(epsilon) <= delta, Fraction(1))
 
 
@@ -182,7 +192,8 @@ def smallest(enough: Callable[[Fraction], bool], guess: Fraction) -> Fraction:
     return Fraction(bisected(lambda steps: enough(Fraction(steps, STEPS)), -1, high), STEPS)
 
 
-def _chance(delta: Fraction) -> Fraction:
+def chance(delta: Fraction) -> Fraction:
+    """A delta between 0 and 1."""
     if (number := rational("delta", delta)) >= 1:
         raise InvalidParameter("delta", delta, "take a probability below 1, such as Fraction(1, 10**6)")
     return number

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import MOST, exact, rational, set_fields, whole
+
+if TYPE_CHECKING:
+    from sfumato.mechanisms.mechanism import Line
 
 LONG = 1 << 4096  # what is derived from two distances is rounded up, or dropped, where it could not be stored
 
@@ -133,18 +137,29 @@ class Distances:
         return dict(self.promises).get(promise, self.value)
 
 
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Noise moved by a number of steps against noise that is not, on so many coordinates at once."""
+
+    noise: Line
+    steps: int
+    times: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """How much one use of a mechanism can tell apart neighbours: everything that is proved of it.
 
     Guarantee: (epsilon, delta)-differential privacy where `epsilon` is given; `rho`-zCDP where `rho` is.
-    A pure epsilon implies rho = epsilon^2 / 2.
-    Proof: Bun and Steinke (2016), proposition 1.4.
+    A pure epsilon implies rho = epsilon^2 / 2. `shifts`, where given, are pairs of laws whose product is at
+    least as easy to tell apart as any two neighbours, in either order.
+    Proof: Bun and Steinke (2016), proposition 1.4; docs/explanation/privacy-loss.md#shifts.
     """
 
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
+    shifts: tuple[Shift, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         epsilon, rho = (

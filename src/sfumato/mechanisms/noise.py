@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.exact import bulk, gaussian, numbers, samplers
 from sfumato.mechanisms.arguments import MOST, WIDEST, price, rational, set_fields
-from sfumato.mechanisms.distance import Bound, Distance
+from sfumato.mechanisms.distance import Bound, Distance, Shift
 from sfumato.mechanisms.mechanism import Additive, Symmetric, bisected
 
 if TYPE_CHECKING:
@@ -110,7 +110,11 @@ class Geometric(Additive):
         return DiscreteLaplace(scale=self.scale)
 
     def _bound(self, distance: Distance) -> Bound:
-        return Bound(epsilon=None if distance.l1 is None else distance.l1 / self.scale)
+        l0, l1, linf = distance.l0, distance.l1, distance.linf
+        shifts = None
+        if l0 is not None and linf is not None and l1 is not None and l0 * linf <= l1:
+            shifts = (Shift(self.noise, int(linf), l0),)
+        return Bound(epsilon=None if l1 is None else l1 / self.scale, shifts=shifts)
 
 
 def needed(norm: str, bound: Fraction | None) -> Fraction:
@@ -244,8 +248,12 @@ class Gaussian(Additive):
         return DiscreteGaussian(sigma_squared=self.sigma_squared)
 
     def _bound(self, distance: Distance) -> Bound:
-        l2_squared = distance.l2_squared
-        return Bound(rho=None if l2_squared is None else l2_squared / (2 * self.sigma_squared))
+        l0, l2_squared, linf = distance.l0, distance.l2_squared, distance.linf
+        shifts = None
+        if l0 is not None and linf is not None and l2_squared is not None and l0 * linf**2 <= l2_squared:
+            shifts = (Shift(self.noise, int(linf), l0),)
+        rho = None if l2_squared is None else l2_squared / (2 * self.sigma_squared)
+        return Bound(rho=rho, shifts=shifts)
 
     def delta(self, *, epsilon: Fraction, distance: Distance) -> Fraction:
         """The delta that goes with this epsilon: an upper bound, tight in one dimension; 1 if none is proved.

@@ -1,0 +1,244 @@
+"""Pairs of laws as atoms: losses and how much mass has them, in floats that err to the safe side.
+
+A pair (P, Q) that dominates a mechanism is written as finitely many losses l with the mass that P puts there.
+The delta of a pair at epsilon is the sum of p (1 - e^(epsilon - l)) over losses l above epsilon. It only
+grows when a mass or a loss grows, before and after composition; so whoever rounds both up stays above the
+truth, and that is the whole proof of this room's arithmetic.
+
+Wide noise is first made coarse. Geometric noise of scale s is m times geometric noise of scale s/m plus an
+independent rest, so a shift by m d steps tells no more than a shift by d steps tells at scale s/m. Gaussian
+noise almost is such a sum, and the almost is bounded below. Proofs: docs/explanation/privacy-loss.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import gaussian, numbers
+from sfumato.mechanisms import Bound
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from sfumato.mechanisms.mechanism import Line
+
+    Floats = NDArray[np.float64]
+
+FINE = 1 << 12  # atoms of a coarse geometric pair; standard deviations of a coarse Gaussian in steps, at most
+REACH = Fraction(29, 2)  # standard deviations that a Gaussian pair is written out to: e^-105 lies beyond
+ROUNDING = 2.0**-40  # masses: each is the exp of at most 2^11, known to a few units of 2^-53 of it
+NUDGE = 2.0**-46  # losses: at most a hundred roundings of 2^-53
+LEAST = 1e-290  # no mass is below: what underflows must not vanish
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Losses, and upper bounds on the masses that P puts there; `lost` has no bounded loss at all."""
+
+    losses: Floats
+    masses: Floats
+    lost: float = 0.0
+
+    @classmethod
+    def rounded_up(cls, losses: Floats, masses: Floats, lost: float = 0.0) -> Atoms:
+        """From floats that are right to within the stated roundings."""
+        return cls(
+            losses + np.abs(losses) * NUDGE, np.maximum(masses * (1 + ROUNDING), LEAST), lost * (1 + ROUNDING)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A pair that is its own mirror image: exchanging P and Q turns every loss round.
+
+    `losses` and both masses, without rounding up; `lost` is what P has beyond the last of them, and Q before
+    the first.
+    """
+
+    losses: Floats
+    above: Floats  # P
+    below: Floats  # Q
+    lost: float = 0.0
+
+    def atoms(self) -> Atoms:
+        """The pair as it is."""
+        masses = self.above.copy()
+        masses[0] += self.lost  # P has less than that before the first loss
+        return Atoms.rounded_up(self.losses, masses, self.lost)
+
+    def sampled(self, rate: float) -> tuple[Atoms, Atoms]:
+        """The mixture (1 - rate) Q + rate P against Q, and Q against the mixture.
+
+        Everybody takes part with probability `rate`, independently, and comes or goes: Zhu, Dong and Wang
+        (2022), theorem 11.
+        """
+        mixed = self.below * (1 - rate) + self.above * rate
+        # ln(1 - rate + rate e^l), without cancelling where it is small
+        losses = _log_mixture(self.losses, rate)
+        forward = mixed.copy()
+        forward[0] += self.lost
+        backward = np.append(self.below, self.lost)
+        return (
+            Atoms.rounded_up(losses, forward, self.lost),
+            Atoms.rounded_up(np.append(-losses, -math.log1p(-rate)), backward),
+        )
+
+    def sampled_fixed(self, rate: float) -> Atoms:
+        """A sample of a fixed size, `rate` of all, without replacement, and one person is replaced.
+
+        For epsilon >= 0 the mixture against Q, below by symmetry: Zhu, Dong and Wang (2022), theorem 11.
+        What is left of the mass has no loss.
+        """
+        losses = _log_mixture(self.losses, rate)
+        there = losses > 0
+        mixed = (self.below * (1 - rate) + self.above * rate)[there]
+        up = losses[there]
+        down = mixed * np.exp(-up)
+        none = max(0.0, 1 - float(mixed.sum() + down.sum()) - self.lost) + 2 * ROUNDING
+        return Atoms.rounded_up(
+            np.concatenate([-up, [0.0], up]), np.concatenate([down, [none], mixed]), self.lost
+        )
+
+
+def _log_mixture(losses: Floats, rate: float) -> Floats:
+    """ln(1 + rate (e^l - 1)), where e^l may be beyond a float."""
+    rest = 1 - rate
+    near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
+    if rate > 0.5:  # towards -rate the one and the e^l - 1 cancel
+        near = np.where(losses < -0.5, np.log(rest + rate * np.exp(np.minimum(losses, 0.0))), near)
+    far = losses + math.log(rate) + np.log1p(rest / rate * np.exp(-np.maximum(losses, 0.0)))
+    mixed: Floats = np.where(losses > 30, far, near)
+    return mixed
+
+
+def response(epsilon: Fraction) -> Pair:
+    """Randomized response: of all that is proved by a pure epsilon, the worst (Kairouz, Oh, Viswanath, 2015).
+
+    >>> response(Fraction(1)).above
+    array([0.26894142, 0.73105858])
+    """
+    size = float(epsilon)
+    small = math.exp(-size) / (1 + math.exp(-size))
+    masses = np.array([small, 1 / (1 + math.exp(-size))])
+    return Pair(np.array([-size, size]), masses, masses[::-1].copy())
+
+
+@lru_cache(maxsize=64)
+def shifted(noise: Line, steps: int) -> Pair:
+    """Noise moved by this many steps against noise that is not."""
+    if isinstance(noise, DiscreteLaplace):
+        return _laplace(noise.scale, steps)
+    assert isinstance(noise, DiscreteGaussian)  # no other gives shifts in its bound
+    return _gaussian(noise.sigma_squared, steps) or curve(steps**2 / (2 * noise.sigma_squared))
+
+
+def _laplace(scale: Fraction, steps: int) -> Pair:
+    """Y + d against Y: the loss is (2 y - d) / scale between 0 and d, and stays as it is outside.
+
+    P puts a^d/(1+a) at or below 0, 1/(1+a) at or above d, and (1-a)/(1+a) a^(d-y) on each y between.
+    """
+    times, steps = _coarse(steps, FINE)
+    rate = float(times / scale)
+    a = math.exp(-rate)
+    y = np.arange(steps + 1, dtype=np.float64)
+    above = np.exp(-rate * (steps - y)) / (1 + a)
+    above[1:-1] *= -math.expm1(-rate)
+    return Pair((2 * y - steps) * rate, above, above[::-1].copy())
+
+
+def _gaussian(sigma_squared: Fraction, steps: int) -> Pair | None:
+    """Y + d against Y: the loss is (2 y - d) d / (2 sigma^2). None if that would take too many atoms."""
+    more = 0.0
+    if sigma_squared > FINE**2:
+        wanted = math.isqrt(int(sigma_squared)) // (FINE // 2)  # steps that become one
+        times, steps = _coarse(steps, max(1, -(-steps // wanted)))
+        if sigma_squared / times**2 > FINE**2:
+            return None  # so wide that one step of the shift is finer than what is written out
+        sigma_squared, more = _coarse_variance(sigma_squared, times)
+    if steps**2 > 2000 * sigma_squared:
+        return None
+    reach = math.isqrt(int(REACH**2 * sigma_squared)) + 1
+    law, twice = gaussian.sums(sigma_squared), float(2 * sigma_squared)
+    y = np.arange(-reach, reach + steps + 1, dtype=np.float64)
+    total = float(law.total.low)
+    lost = float((law.beyond(reach + 1) / law.total).high)
+    above, below = np.exp(-((y - steps) ** 2) / twice) / total, np.exp(-(y**2) / twice) / total
+    return Pair((2 * y - steps) * steps / twice + more, above, below, lost + LEAST)
+
+
+def _coarse(steps: int, most: int) -> tuple[int, int]:
+    """m and d, d at most `most`, with m d the smallest found that reaches `steps`; tried: d above most/2."""
+    if steps <= most:
+        return 1, steps
+    tried = ((-(-steps // d), d) for d in range(most, most // 2, -1))
+    return min(tried, key=lambda pair: pair[0] * pair[1])
+
+
+def _coarse_variance(sigma_squared: Fraction, times: int) -> tuple[Fraction, float]:
+    """The sigma^2 of the noise on every m-th integer, and what its losses must be raised by.
+
+    sigma^2 = a^2 + t^2 with t^2 = 2 m^2: m times noise of (a/m)^2 plus noise of t^2 is the wide one up to
+    factors within 1 +- 2.1 exp(-2 pi^2 s^2 / m^2), where s^2 = a^2 t^2 / sigma^2 > 1.9 m^2 (Poisson's sum).
+    That is below 1.1e-16, so masses change by less than their rounding, and losses by less than 1e-15.
+    """
+    rest = 2 * Fraction(times) ** 2
+    assert sigma_squared > 100 * rest  # so a^2/sigma^2 > 0.99
+    return numbers.round_down((sigma_squared - rest) / times**2, 53), 1e-14
+
+
+def curve(rho: Fraction) -> Pair:
+    """A pair that dominates everything that is rho-zCDP, by the deltas that follow from rho."""
+    bound = Bound(rho=rho)
+    width = Fraction(22 * math.sqrt(rho)) + rho  # there delta is below e^-110
+    losses = [width * i / 320 for i in range(1, 321)]
+    return dotted([(epsilon, bound.delta_at(epsilon)) for epsilon in losses])
+
+
+def dotted(deltas: Iterable[tuple[Fraction, Fraction]]) -> Pair:
+    """The pair whose delta is at least the given one at each positive epsilon given, and in both orders.
+
+    Delta is convex in x = e^epsilon, so between two points it lies below the chord; and the largest convex
+    curve below the points lies above it too (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, 2022). In the
+    other order delta(1/x) = 1 - (1 - delta(x)) / x.
+    """
+    points = {Fraction(0): Fraction(1)}
+    for epsilon, delta in deltas:
+        x = numbers.round_up(numbers.exp(epsilon).high, 64)  # at x the delta is no more than at e^epsilon
+        points[x] = min(delta, Fraction(1))
+        points[1 / x] = 1 - (1 - points[x]) / x
+    hull: list[tuple[Fraction, Fraction]] = []
+    for x, delta in sorted(points.items()):
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) >= _slope(hull[-1], (x, delta)):
+            hull.pop()
+        hull.append((x, delta))
+    lost = hull[-1][1]
+    slopes = [*itertools.starmap(_slope, itertools.pairwise(hull)), Fraction(0)]
+    corners = [
+        (x, after - before)
+        for (x, _), (before, after) in zip(hull[1:], itertools.pairwise(slopes), strict=True)
+    ]
+    losses = np.array([float(numbers.log(x).high) for x, _ in corners])
+    below = np.array([float(mass) for _, mass in corners])
+    return Pair(losses, np.array([float(x * mass) for x, mass in corners]), below, float(lost) + LEAST)
+
+
+def _slope(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> Fraction:
+    return (b[1] - a[1]) / (b[0] - a[0])
+
+
+def as_rate(rate: Fraction) -> float:
+    """A sampling rate as a float, rounded up."""
+    if not 0 < rate < 1:
+        raise InvalidParameter("rate", rate, "give the share of people who take part, such as 1/100")
+    return min(math.nextafter(float(rate), 1.0), 1 - 2.0**-50)
