@@ -42,7 +42,8 @@ ENGINES = {
     "sqlglot": "queries/sql.py",
     "cryptography": "exact/coins.py",
     "numba": "exact/compiled.py",
-    "sqlite3": "budget/ledger.py",
+    "psycopg": "budget/postgres.py",
+    "sqlite3": "budget/store.py",
     "tomllib": "queries/policy.py",
 }
 RANDOMNESS = {"random", "secrets", "numpy.random", "uuid"}

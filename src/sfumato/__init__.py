@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Budget",
     "BudgetExceeded",
     "ConversationEnded",
@@ -41,7 +42,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Budget": "sfumato.curator.database",
+    "Batch": "sfumato.curator.database",
+    "Budget": "sfumato.curator.budget",
     "Database": "sfumato.curator.database",
     "Explanation": "sfumato.curator.explanation",
     "Guarantee": "sfumato.mechanisms",
@@ -51,7 +53,8 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from sfumato.curator.database import Budget, Database, Question, open  # noqa: A004  # sf.open
+    from sfumato.curator.budget import Budget
+    from sfumato.curator.database import Batch, Database, Question, open  # noqa: A004  # sf.open
     from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release
     from sfumato.errors import (

@@ -135,12 +135,12 @@ class Unsupported(QueryRefused):
 
 
 class BudgetExceeded(SfumatoError):
-    """The database has less budget left than the query asks for."""
+    """The database, or the share of whoever asks, has less budget left than the query asks for."""
 
-    def __init__(self, database: str, asked: str, left: str, owner_advice: str) -> None:
-        self.database, self.asked, self.left = database, asked, left
+    def __init__(self, whose: str, asked: str, left: str, owner_advice: str) -> None:
+        self.whose, self.asked, self.left = whose, asked, left
         super().__init__(
-            f"this query asks for {asked}, but {database!r} has only {left} left. "
+            f"this query asks for {asked}, but {whose} has only {left} left. "
             f"Nothing was spent and no row was read. "
             f"Ask for at most {left}, repeat an earlier question (repeats are free), or {owner_advice}"
         )

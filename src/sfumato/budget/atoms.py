@@ -27,11 +27,9 @@ from sfumato.mechanisms import Bound
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from numpy.typing import NDArray
-
-    from sfumato.mechanisms.mechanism import Line
 
     Floats = NDArray[np.float64]
 
@@ -135,7 +133,7 @@ def response(epsilon: Fraction) -> Pair:
 
 
 @lru_cache(maxsize=64)
-def shifted(noise: Line, steps: int) -> Pair:
+def shifted(noise: Hashable, steps: int) -> Pair:
     """Noise moved by this many steps against noise that is not."""
     if isinstance(noise, DiscreteLaplace):
         return _laplace(noise.scale, steps)

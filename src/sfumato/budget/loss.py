@@ -34,11 +34,12 @@ from sfumato.mechanisms.arguments import MOST, exact, rational, whole
 from sfumato.mechanisms.noise import DiscreteLaplace
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from numpy.typing import NDArray
 
     from sfumato.budget.atoms import Floats, Pair
     from sfumato.mechanisms import Spend
-    from sfumato.mechanisms.mechanism import Line
 
 UNIT = 2.0**-53
 TOLERANCE = 3e-6  # how much the grid may add to an epsilon, about
@@ -58,7 +59,7 @@ class Response:
 class Moved:
     """Noise moved by a number of steps against noise that is not."""
 
-    noise: Line
+    noise: Hashable  # a Line
     steps: int
 
 
@@ -212,7 +213,7 @@ class PrivacyLoss:
         )
 
 
-def _normal(noise: Line, steps: int) -> Part:
+def _normal(noise: Hashable, steps: int) -> Part:
     """One step of geometric noise is randomized response."""
     if isinstance(noise, DiscreteLaplace) and steps == 1:
         return Response(1 / noise.scale)

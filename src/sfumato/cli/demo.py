@@ -167,7 +167,7 @@ def command(folder: Path, as_json: bool) -> None:
         say(f"\n{text}", bold=True)
 
     say(f"A hospital with {PEOPLE:,} patients is in {folder}/hospital.duckdb, its policy in hospital.toml.")
-    say(f"The policy gives the whole database a budget of epsilon {decimal(database.budget.total)}.")
+    say(f"The policy gives the whole database a budget of epsilon {decimal(database.budget.total.amount)}.")
     for number, (question, truth) in enumerate(zip(QUESTIONS, truths[:-2], strict=True), start=1):
         heading(f"{number}. {question.title}")
         say(f"   {question.sql}\n")
@@ -175,7 +175,7 @@ def command(folder: Path, as_json: bool) -> None:
         compared = list(_compare(question, release, truth))
         facts["questions"].append({"sql": question.sql, "epsilon": question.epsilon, "rows": compared})
         say(_table(question, compared, release))
-        say(f"\n  cost epsilon {decimal(release.cost)}; {decimal(release.left)} left")
+        say(f"\n  cost epsilon {decimal(release.cost.amount)}; {decimal(release.left.amount)} left")
     facts["repeat"] = _repeat(database, heading, say)
     facts["attack"] = _attack(database, truths[-2:], heading, say)
     facts["refusal"] = _run_out(database, heading, say)
@@ -251,10 +251,9 @@ def _repeat(database: Database, heading: Any, say: Any) -> str:
     first = QUESTIONS[0]
     heading("The same question again is free")
     release = database.sql(first.sql, epsilon=first.epsilon).release()
-    say(
-        f"  {first.sql}\n  {release.rows()[0][first.value]:,} as before: cost epsilon {decimal(release.cost)}"
-    )
-    return decimal(release.cost)
+    cost = decimal(release.cost.amount)
+    say(f"  {first.sql}\n  {release.rows()[0][first.value]:,} as before: cost epsilon {cost}")
+    return cost
 
 
 def _attack(
@@ -304,5 +303,5 @@ def _run_out(database: Database, heading: Any, say: Any) -> str:
         except BudgetExceeded as error:
             say("\n".join(show.paragraphs([f"refused: {error}"])), fg="red")
             return str(error)
-        say(f"  paid epsilon {epsilon}; {decimal(release.left)} left")
+        say(f"  paid epsilon {epsilon}; {decimal(release.left.amount)} left")
     raise AssertionError("the budget did not run out")

@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,19 +19,30 @@ from click.shell_completion import get_completion_class
 import sfumato as sf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 REFUSED = 1  # exit code when a question, a policy or a file is refused; click uses 2 for wrong usage
 
-_POLICY = click.argument("policy", type=click.Path(dir_okay=False))
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
-_EPSILON = click.option(
-    "--epsilon", "-e", required=True, metavar="E", help="What the question may cost, such as 0.1."
-)
+POLICY = click.argument("policy", type=click.Path(dir_okay=False))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
+_PRICE = [
+    click.option("--epsilon", "-e", metavar="E", help="What the question may cost, such as 0.1."),
+    click.option("--rho", metavar="R", help="The same where the budget counts rho, such as 0.01."),
+    click.option("--delta", metavar="D", help="What it may take of delta, where the budget has one."),
+]
+_AS = click.option("--as", "analyst", default="", metavar="NAME", help="Who asks; spends that share.")
+
+
+def priced(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that name a price."""
+    for option in reversed(_PRICE):
+        command = option(command)
+    return command
 
 
 # Commands that need an engine at import are loaded when they run, so that --help stays quick.
 _LATER = {
+    "grant": ("sfumato.cli.grant", "Give an analyst or a group a share of the budget."),
     "demo": ("sfumato.cli.demo", "A guided tour on a made-up hospital, in 30 seconds."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
@@ -45,7 +57,7 @@ class Friendly(click.Command):
         except (sf.SfumatoError, OSError, ImportError) as error:
             kind, message = type(error).__name__, str(error)
         if ctx.params.get("as_json"):
-            _print_json({"error": {"type": kind, "message": message}})
+            print_json({"error": {"type": kind, "message": message}})
         else:
             click.secho("refused: ", fg="red", bold=True, err=True, nl=False)
             click.echo(message, err=True)
@@ -89,27 +101,39 @@ def main() -> None:
       sfumato explain hospital.toml "SELECT ..." -e 0.1
       sfumato sql hospital.toml "SELECT ..." -e 0.1
       sfumato budget hospital.toml
+      sfumato grant hospital.toml ana -e 0.5
     """
 
 
 @main.command()
-@_POLICY
+@POLICY
 @click.argument("sql")
-@_EPSILON
+@priced
+@_AS
 @click.option("--level", default="0.95", show_default=True, help="How sure the intervals are.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@_JSON
-def sql(policy: str, sql: str, epsilon: str, level: str, as_csv: bool, as_json: bool) -> None:
+@JSON
+def sql(
+    policy: str,
+    sql: str,
+    epsilon: str | None,
+    rho: str | None,
+    delta: str | None,
+    analyst: str,
+    level: str,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
     """Ask a question: charge its price, print the release with its error.
 
     The same question asked again is free.
     """
     sf.Release.check_level(level)  # before anything is charged
-    question = sf.open(policy).sql(sql, epsilon=epsilon)
+    question = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta)
     with working("asking the database"):
         release = question.release()
     if as_json:
-        _print_json(release.as_dict(level))
+        print_json(release.as_dict(level))
     elif as_csv:
         text = io.StringIO()
         writer = csv.DictWriter(text, release.columns, lineterminator="\n")
@@ -121,16 +145,24 @@ def sql(policy: str, sql: str, epsilon: str, level: str, as_csv: bool, as_json: 
 
 
 @main.command()
-@_POLICY
+@POLICY
 @click.argument("sql")
-@_EPSILON
+@priced
 @click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
-@_JSON
-def explain(policy: str, sql: str, epsilon: str, engine_sql: bool, as_json: bool) -> None:
+@JSON
+def explain(
+    policy: str,
+    sql: str,
+    epsilon: str | None,
+    rho: str | None,
+    delta: str | None,
+    engine_sql: bool,
+    as_json: bool,
+) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
-    explanation = sf.open(policy).sql(sql, epsilon=epsilon).explain()
+    explanation = sf.open(policy).sql(sql, epsilon=epsilon, rho=rho, delta=delta).explain()
     if as_json:
-        _print_json(explanation.as_dict())
+        print_json(explanation.as_dict())
         return
     click.echo(repr(explanation))
     if engine_sql:
@@ -138,15 +170,15 @@ def explain(policy: str, sql: str, epsilon: str, engine_sql: bool, as_json: bool
 
 
 @main.command()
-@_POLICY
-@_JSON
+@POLICY
+@JSON
 def check(policy: str, as_json: bool) -> None:
     """Check a policy: its text, its tables and types, its ledger. Reads no row about a person."""
     database = sf.open(policy)
     tables = [table for table in database.policy.tables if not table.public]
     if as_json:
         names = [table.name for table in database.policy.tables]
-        _print_json({"ok": True, "name": database.policy.name, "tables": names})
+        print_json({"ok": True, "name": database.policy.name, "tables": names})
         return
     click.secho(f"{policy} is right.", fg="green")
     click.echo(repr(database))
@@ -159,27 +191,53 @@ def check(policy: str, as_json: bool) -> None:
 
 
 @main.command()
-@_POLICY
-@_JSON
-def budget(policy: str, as_json: bool) -> None:
-    """What was spent, on what, and what is left."""
-    found = sf.open(policy).budget
+@POLICY
+@click.option("--csv", "as_csv", is_flag=True, help="Print the history as CSV.")
+@click.option("--picture", metavar="FILE", help="Draw what was left after each charge, as SVG.")
+@click.option(
+    "--verify",
+    metavar="HEAD",
+    is_flag=False,
+    flag_value="",
+    help="Check every entry of the ledger, and that it holds the head of a receipt if one is given.",
+)
+@click.option("--accept", is_flag=True, help="Go on after the ledger was lost, with all that was spent.")
+@JSON
+def budget(
+    policy: str, as_csv: bool, picture: str | None, verify: str | None, accept: bool, as_json: bool
+) -> None:
+    """What was spent, by whom, on what, and what is left."""
+    database = sf.open(policy, accept=accept)
+    if verify is not None:
+        count = database.ledger.verify(verify or None)
+        if as_json:
+            print_json({"entries": count, "head": database.ledger.head})
+        else:
+            click.secho(f"All {count} entries are as they were written.", fg="green")
+            click.echo(f"head {database.ledger.head}")
+        return
+    found = database.budget
+    if picture is not None:
+        Path(picture).write_text(found.picture(), encoding="utf-8")
+        click.echo(f"Drew {picture}.", err=True)
     if as_json:
-        _print_json(found.as_dict())
-    else:
+        print_json(found.as_dict())
+    elif as_csv:
+        click.echo(found.csv(), nl=False)
+    elif picture is None:
         click.echo(repr(found))
 
 
 @main.command("data-changed")
-@_POLICY
-@_JSON
+@POLICY
+@JSON
 def data_changed(policy: str, as_json: bool) -> None:
     """Say that the tables changed, so that stored releases are no longer repeated. Returns no budget."""
     database = sf.open(policy)
     database.data_changed()
     left = database.budget.as_dict()["left"]
     if as_json:
-        _print_json({"data_version": database.ledger.data_version, "left": left})
+        print_json({"data_version": database.ledger.data_version, "left": left})
     else:
         click.echo(f"Stored releases are no longer repeated. Epsilon {left} is left, as before.")
 
@@ -218,5 +276,6 @@ def working(message: str) -> Iterator[None]:
         thread.join()
 
 
-def _print_json(facts: dict[str, Any]) -> None:
+def print_json(facts: dict[str, Any]) -> None:
+    """For programs."""
     click.echo(json.dumps(facts, indent=2, ensure_ascii=False))

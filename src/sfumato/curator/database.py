@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import os
 import time
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sfumato.budget import Ledger
-from sfumato.curator import show
-from sfumato.curator.calibrate import Query, calibrate
+from sfumato.curator.budget import Budget, worth
+from sfumato.curator.calibrate import Query, calibrate, count_within, uses_of
 from sfumato.curator.explanation import Explanation
-from sfumato.curator.release import Release
+from sfumato.curator.release import Release, Releases
+from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
@@ -24,99 +25,86 @@ from sfumato.queries.sql import parse
 from sfumato.sources.duckdb import Answer, DuckDB, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from decimal import Decimal
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
 
-    from sfumato.budget import Draw, Entry, Kept
+    from sfumato.budget import Draw, Kept, Receipt
+    from sfumato.exact.secret import Secret
+    from sfumato.mechanisms import Spend
+    from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Budget:
-    """What a database may spend, has spent, and has left."""
-
-    database: str
-    total: Fraction
-    spent: Fraction
-    history: tuple[Entry, ...]
-
-    @property
-    def left(self) -> Fraction:
-        """What can still be asked for."""
-        return max(self.total - self.spent, Fraction(0))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same facts for programs."""
-        return {
-            "database": self.database,
-            "total": decimal(self.total),
-            "spent": decimal(self.spent),
-            "left": decimal(self.left),
-            "history": [
-                {
-                    "receipt": entry.number,
-                    "at": _when(entry).isoformat(timespec="seconds"),
-                    "epsilon": decimal(entry.price),
-                    "spent": decimal(entry.spent),
-                    "question": entry.question,
-                    "released": entry.redeemed,
-                }
-                for entry in self.history
-            ],
-        }
-
-    def __repr__(self) -> str:
-        lines = [
-            f"  {self.database}: epsilon {decimal(self.spent)} of {decimal(self.total)} spent, "
-            f"{decimal(self.left)} left",
-            f"  {show.bar(float(self.spent / self.total))}",
-        ]
-        if self.history:
-            rows = [
-                [
-                    str(entry.number),
-                    _when(entry).strftime("%Y-%m-%d %H:%M"),
-                    decimal(entry.price),
-                    decimal(entry.spent),
-                    entry.question + ("" if entry.redeemed else "   (paid, not yet released)"),
-                ]
-                for entry in self.history
-            ]
-            headers = ["receipt", "when (UTC)", "epsilon", "in all", "question"]
-            lines += ["", show.table(headers, rows, [False, True, False, False, True])]
-        return "\n".join(lines)
-
-
-def _when(entry: Entry) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(entry.at, datetime.UTC)
-
-
 class Database:
     """A database behind a policy. Ask it with `sql`; nothing else reads a row."""
 
-    def __init__(self, policy: Policy, source: DuckDB, ledger: Ledger, coins: Coins) -> None:
-        self.policy, self.ledger = policy, ledger
+    def __init__(
+        self, policy: Policy, source: DuckDB, ledger: Ledger, coins: Coins, analyst: str = ""
+    ) -> None:
+        self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self._source, self._coins = source, coins
         folder = ledger.path.parent.resolve()
         place = os.path.relpath(policy.database.resolve(), folder)  # survives moving both together
         self._identity = f"{policy.hash}\n{place}"
 
-    def sql(self, sql: str, *, epsilon: str | int | float | Decimal | Fraction) -> Question:
-        """A question at a price. It is checked here, and asked only when you call `release()`."""
-        spend = Guarantee.parse(epsilon)
+    def sql(
+        self,
+        sql: str,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        delta: Number | None = None,
+    ) -> Question:
+        """A question at a price. It is checked here, and asked only when you call `release()`.
+
+        The price is in the currency of the policy's budget: an epsilon, or a rho. Where the budget has a
+        delta, a question may take some of it, which pays for many groups or many columns at once.
+        """
+        spend = self._price(epsilon, rho, delta)
         plan = parse(sql, self.policy)  # refused here: free, and the data are untouched
         derivations = derive(plan)
-        query = calibrate(tuple(each.distances for each in derivations), spend)
+        query = calibrate(tuple(each.distances for each in derivations), spend, uses_of(plan))
         return Question(self, sql, plan, query, derivations, engine_sql=text(plan))
+
+    def _price(self, epsilon: Number | None, rho: Number | None, delta: Number | None) -> Guarantee:
+        total = self.ledger.total
+        wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
+        if other is not None or (epsilon is None and rho is None):
+            example = f'{wanted}="{"0.1" if wanted == "epsilon" else "0.01"}"'
+            raise InvalidParameter("price", "missing", f"this database counts {wanted}: write {example}")
+        if delta is not None and (total.rho is not None or not total.delta):
+            raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
+        return Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
+
+    def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
+        """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""
+        total = self.ledger.total
+        if delta is not None and (total.rho is not None or not total.delta):
+            raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
+        slack = Fraction(0) if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
+        return Batch(self, tuple(questions), slack)
 
     @property
     def budget(self) -> Budget:
-        """Total, spent, left and history."""
+        """Total, spent, left, what that is good for, history and shares."""
         ledger = self.ledger
-        return Budget(self.policy.name, ledger.total.epsilon, ledger.spent, ledger.history())
+        spent = ledger.spent
+        good_for = self._worth(ledger.total.minus(spent))
+        return Budget(
+            self.policy.name, ledger.total, spent, ledger.history(), ledger.shares(), ledger.head, good_for
+        )
+
+    def _worth(self, left: Guarantee) -> str:
+        """How many more plain counts of the first table are left, at an error of ten people's rows."""
+        for table in self.policy.tables:
+            if not table.public:
+                name = table.name.replace('"', '""')
+                plan = parse(f'SELECT COUNT(*) FROM "{name}"', self.policy)
+                distances = tuple(each.distances for each in derive(plan))
+                cost, error = count_within(distances, left.of(Fraction(0)), plan.measures[0].step)
+                return worth(left, cost, f"COUNT(*) of {table.name}", error)
+        return ""
 
     def data_changed(self) -> None:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
@@ -128,30 +116,38 @@ class Database:
         If anything fails after the charge, the charge stays: a refund would tell something about the data.
         """
         plan, query = question.plan, question.query
-        key = self._key(plan)
-        if kept := self.ledger.kept(key, query.spend):
+        key = self.key(plan)
+        if kept := self.ledger.kept(key, query.spend, slack=query.slack):
             return self._repeated(plan, kept)  # asked before: free
-        receipt = self.ledger.charge(query.spend, key, question=question.text)  # on disk before a row is read
-        shown = self.ledger.keep(  # on disk before it is seen; the first draw wins
-            receipt, self._source.run(plan).map(lambda answer: draw(query, answer, self._coins))
+        receipt = self.ledger.charge(  # on disk before a row is read
+            query.spend, key, slack=query.slack, question=question.text, analyst=self.analyst
         )
+        shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
         return Release(self.policy.name, plan, query, shown, receipt, self.ledger.left)
 
+    def drawn(self, question: Question) -> Secret[Draw]:
+        """Run it and add the noise, all of it sealed."""
+        query = question.query
+        return self._source.run(question.plan).map(lambda answer: draw(query, answer, self._coins))
+
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
-        query = Query(kept.spend)  # type: ignore[arg-type]  # a plan is only ever charged with additive steps
+        # a plan is only ever charged with additive steps
+        query = Query(kept.spend, kept.receipt.price)  # type: ignore[arg-type]
         return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.ledger.left)
 
-    def _key(self, plan: Plan) -> str:
+    def key(self, plan: Plan) -> str:
         """Names a question to this database: two databases that share a ledger must not share releases."""
         return hashlib.sha256(f"{plan.key}\n{self._identity}".encode()).hexdigest()
 
     def is_paid(self, question: Question) -> bool:
         """Whether a stored release already answers the question."""
-        return self.ledger.kept(self._key(question.plan), question.query.spend) is not None
+        query = question.query
+        return self.ledger.kept(self.key(question.plan), query.spend, slack=query.slack) is not None
 
     def __repr__(self) -> str:
-        left, total = decimal(self.ledger.left), decimal(self.policy.budget.epsilon)
-        lines = [f"  {self.policy.name}: epsilon {left} of {total} left"]
+        total = self.ledger.total
+        left = decimal(self.ledger.left.amount)
+        lines = [f"  {self.policy.name}: {total.currency} {left} of {decimal(total.amount)} left"]
         for table in self.policy.tables:
             owner = "public" if table.public else f"unit: {table.unit or 'row'}"
             columns = ", ".join(column.name for column in table.columns)
@@ -177,9 +173,9 @@ class Question:
         return " ".join(printable.split())  # nothing in it can steer a terminal
 
     @property
-    def price(self) -> Fraction:
+    def price(self) -> Guarantee:
         """What `release()` charges at most."""
-        return self.query.epsilon("presence")
+        return self.query.guarantee()
 
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
@@ -198,12 +194,97 @@ class Question:
         return self.database.release(self)
 
     def __repr__(self) -> str:
-        price = decimal(self.price)
         return (
             f"  {self.text}\n"
-            f"  costs epsilon {price} when released, nothing until then.\n"
+            f"  costs {self.price} when released, nothing until then.\n"
             f"  .explain() shows price, error and why; .release() spends and answers."
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Batch:
+    """Questions that are charged and released together. Looking at it never spends.
+
+    In epsilon or in rho the price is the sum of theirs. With a delta it is the epsilon of their common
+    privacy loss, which for many questions is far below the sum.
+
+    Guarantee: the price, for all of them together. Proof: no question depends on an answer of the batch, so
+    the steps are fixed in advance (`sfumato.budget.loss`); in the ledger it is one step of a filter.
+    """
+
+    database: Database
+    questions: tuple[Question, ...]
+    slack: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise InvalidParameter("questions", "none", "give at least one: db.batch([db.sql(...), ...])")
+        if any(question.database is not self.database for question in self.questions):
+            raise InvalidParameter("questions", "of two databases", "ask those of one database together")
+
+    @property
+    def spend(self) -> Spend:
+        """The steps of all questions."""
+        return tuple(step for question in self.questions for step in question.query.spend)
+
+    @property
+    def price(self) -> Guarantee:
+        """What `release()` charges at most."""
+        return self.database.ledger.price_of(self.spend, self.slack)
+
+    @property
+    def apart(self) -> Guarantee:
+        """What the questions would cost if they were asked one by one."""
+        prices = [question.price for question in self.questions]
+        delta = sum((price.delta for price in prices), Fraction(0))
+        return self.price.of(sum((price.amount for price in prices), Fraction(0)), delta)
+
+    def release(self) -> Releases:
+        """Spend the price and get all the numbers; asking the same batch again is free."""
+        ledger, key = self.database.ledger, self._key()
+        kept = ledger.kept(key, self.spend, slack=self.slack)
+        if kept is not None and kept.spend == self.spend:
+            return self._shown(kept.drawn, kept.receipt)
+        text = f"batch of {len(self.questions)}: " + "; ".join(question.text for question in self.questions)
+        receipt = ledger.charge(
+            self.spend, key, slack=self.slack, question=text, analyst=self.database.analyst
+        )
+        return self._shown(ledger.keep(receipt, self._drawn()), receipt)
+
+    def _drawn(self) -> Secret[Draw]:
+        """All vectors of all questions, one after the other."""
+        first, *rest = [self.database.drawn(question) for question in self.questions]
+        for each in rest:
+            first = first.beside(each).map(lambda pair: pair[0] + pair[1])
+        return first
+
+    def _shown(self, drawn: Draw, receipt: Receipt) -> Releases:
+        releases, start = [], 0
+        for question in self.questions:
+            end = start + len(question.query.columns)
+            releases.append(
+                Release(
+                    self.database.policy.name,
+                    question.plan,
+                    question.query,
+                    drawn[start:end],
+                    receipt,
+                    self.database.ledger.left,
+                )
+            )
+            start = end
+        return Releases(tuple(releases))
+
+    def _key(self) -> str:
+        keys = "\n".join(self.database.key(question.plan) for question in self.questions)
+        return hashlib.sha256(f"batch\n{keys}".encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        lines = [f"  {question.text}" for question in self.questions]
+        lines.append(
+            f"  cost {self.price} together when released ({self.apart} one by one), nothing until then."
+        )
+        return "\n".join(lines)
 
 
 def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
@@ -214,15 +295,29 @@ def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
 
 
 def open(  # noqa: A001  # sf.open("hospital.toml") reads well
-    path: Path | str, *, coins: Coins | None = None, clock: Callable[[], float] = time.time
+    path: Path | str,
+    *,
+    analyst: str = "",
+    coins: Coins | None = None,
+    clock: Callable[[], float] = time.time,
+    accept: bool = False,
 ) -> Database:
-    """Open a database through its policy file.
+    """Open a database through its policy file, to ask as `analyst`.
 
     Bad declarations, missing tables and an unusable ledger are all reported here, before any question.
+    `accept` goes on after a ledger was lost, with all that was spent (see `sfumato.budget.Ledger`).
     """
     policy = policies.load(path)
     source = DuckDB(policy.database)
     source.check(policy)
     policy = policy.with_keys(source.keys)
-    ledger = Ledger(policy.ledger, name=policy.name, total=policy.budget, clock=clock)
-    return Database(policy, source, ledger, coins or SystemCoins())
+    ledger = Ledger(
+        policy.ledger,
+        name=policy.name,
+        total=policy.budget,
+        policy=policy.hash,
+        witness=Path(policy.file).absolute().with_suffix(".ledger"),
+        clock=clock,
+        accept=accept,
+    )
+    return Database(policy, source, ledger, coins or SystemCoins(), analyst)

@@ -14,7 +14,7 @@ from sfumato.queries.plan import Expression, KeyOf, Mean, Measure
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Query
-    from sfumato.mechanisms import Additive, Step
+    from sfumato.mechanisms import Additive, Guarantee, Step
     from sfumato.queries.plan import Plan
     from sfumato.queries.sensitivity import Derivation
 
@@ -31,17 +31,17 @@ class Explanation:
     derivations: tuple[Derivation, ...]
     engine_sql: str
     paid: bool
-    left: Fraction
+    left: Guarantee
 
     @property
-    def price(self) -> Fraction:
-        """Epsilon when one unit comes or goes: what is charged."""
-        return self.query.epsilon("presence")
+    def price(self) -> Guarantee:
+        """What it proves when one unit comes or goes: what is charged."""
+        return self.query.guarantee("presence")
 
     @property
-    def replaced(self) -> Fraction:
-        """Epsilon when one unit's rows are replaced: what speaks about values."""
-        return self.query.epsilon("value")
+    def replaced(self) -> Guarantee:
+        """What it proves when one unit's rows are replaced: what speaks about values."""
+        return self.query.guarantee("value")
 
     def errors(self) -> dict[str, str]:
         """For every column of the result, how far off it may be at 95%."""
@@ -55,10 +55,10 @@ class Explanation:
         """The same facts for programs."""
         return {
             "question": self.question,
-            "epsilon": decimal(self.price),
-            "epsilon_replaced": decimal(self.replaced),
+            **self.price.as_dict(),
+            f"{self.price.currency}_replaced": decimal(self.replaced.amount),
             "free": self.paid,
-            "left": decimal(self.left),
+            "left": decimal(self.left.amount),
             "groups": self.plan.size,
             "error_95": self.errors(),
             "measures": [
@@ -66,7 +66,7 @@ class Explanation:
                     "measure": describe(measure),
                     "mechanism": step.mechanism.name,
                     "noise": _noise(step, measure),
-                    "epsilon": decimal(step.bound().epsilon or Fraction(0)),
+                    **_cost(step),
                     "because": list(derivation.because),
                 }
                 for measure, step, derivation in zip(
@@ -79,15 +79,14 @@ class Explanation:
 
     def __repr__(self) -> str:
         facts = self.as_dict()
-        price = f"epsilon {facts['epsilon']}, of {facts['left']} left"
+        price = f"{self.price}, of {facts['left']} left"
         if self.paid:
             price = "free: a stored release answers it"
         lines = [
             f"  {self.question}",
             "",
             f"  price          {price}",
-            f"  promise        a unit's presence: epsilon {facts['epsilon']}; its values: epsilon "
-            f"{facts['epsilon_replaced']}",
+            f"  promise        a unit's presence: {self.price}; its values: {self.replaced}",
             f"  groups         {self.plan.size}",
             "  error at 95%",
         ]
@@ -95,7 +94,8 @@ class Explanation:
         for measure in facts["measures"]:
             lines += ["", f"  {measure['measure']}"]
             lines += show.paragraphs(measure["because"], indent=4)
-            lines += [f"    {measure['noise']}, epsilon {measure['epsilon']}"]
+            cost = next(f"{name} {measure[name]}" for name in ("epsilon", "rho") if name in measure)
+            lines += [f"    {measure['noise']}, {cost}"]
         lines += ["", *show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
 
@@ -117,6 +117,14 @@ class Explanation:
         if radius is None:
             return "depends on the data; the release states it"
         return f"± {show.number(float(radius), _places(radius))}"
+
+
+def _cost(step: Step[Additive]) -> dict[str, str]:
+    """What one step costs by itself: its epsilon, or a rho where it has none."""
+    bound = step.bound()
+    if bound.epsilon is not None:
+        return {"epsilon": decimal(bound.epsilon)}
+    return {"rho": decimal(bound.rho or Fraction(0))}
 
 
 def _noise(step: Step[Additive], measure: Measure) -> str:

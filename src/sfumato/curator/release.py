@@ -15,7 +15,7 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import Expression, KeyOf, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pandas
     import polars
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Query
+    from sfumato.mechanisms import Guarantee
     from sfumato.queries.plan import Measure
     from sfumato.queries.policy import Value
 
 TINY = 1e-200  # a narrower interval counts as a point
 DIGITS = 100  # a shown number is rounded to less than this part of its interval
 LEVEL = "0.95"
+SEEN = 16  # letters of a head that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Release:
     query: Query
     drawn: Draw
     receipt: Receipt
-    left: Fraction
+    left: Guarantee
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -118,14 +120,14 @@ class Release:
         return names
 
     @property
-    def cost(self) -> Fraction:
+    def cost(self) -> Guarantee:
         """Charged by asking now: zero if the question was paid before."""
         return self.receipt.charged
 
     @property
-    def epsilon(self) -> Fraction:
+    def guarantee(self) -> Guarantee:
         """What the release proves when one unit comes or goes."""
-        return self.query.epsilon("presence")
+        return self.query.guarantee()
 
     # Words --------------------------------------------------------------------------------------------
 
@@ -134,10 +136,11 @@ class Release:
         return [self._cost_note(), *reading_notes(self.plan, level)]
 
     def _cost_note(self) -> str:
-        left = f"{decimal(self.left)} left in {self.database!r}"
-        if self.cost == 0:
-            return f"Free: answered from receipt {self.receipt.number}, already paid. Epsilon {left}."
-        return f"Charged epsilon {decimal(self.cost)} (receipt {self.receipt.number}). Epsilon {left}."
+        currency, number = self.left.currency, self.receipt.number
+        left = f"{currency.capitalize()} {decimal(self.left.amount)} left in {self.database!r}."
+        if self.cost.amount == 0:
+            return f"Free: answered from receipt {number}, already paid. {left}"
+        return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}). {left}"
 
     def text(self, level: str | float | Fraction = LEVEL) -> str:
         """The table for a terminal, with intervals at the given level."""
@@ -154,10 +157,11 @@ class Release:
         return {
             "rows": [{name: plain(value) for name, value in row.items()} for row in self.rows(level)],
             "level": str(level),
-            "charged": decimal(self.cost),
-            "epsilon": decimal(self.epsilon),
-            "left": decimal(self.left),
+            "charged": decimal(self.cost.amount),
+            **self.guarantee.as_dict(),
+            "left": decimal(self.left.amount),
             "receipt": self.receipt.number,
+            "head": f"{self.receipt.number}-{self.receipt.head}",
             "notes": self.notes(level),
         }
 
@@ -248,6 +252,30 @@ class Release:
             if mixed or any(abs(value) >= 1 << 63 for value in numbers):
                 columns[name] = [_as_float(value) for value in values]
         return columns
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Releases:
+    """The releases of a batch, in the order of its questions."""
+
+    each: tuple[Release, ...]
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __getitem__(self, index: int) -> Release:
+        return self.each[index]
+
+    @property
+    def cost(self) -> Guarantee:
+        """Charged for all of them by asking now."""
+        return self.each[0].cost
+
+    def __repr__(self) -> str:
+        return "\n\n".join(release.text() for release in self.each)
 
 
 def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:

@@ -12,7 +12,7 @@ from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import MOST, exact, rational, set_fields, whole
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms.mechanism import Line
+    from collections.abc import Hashable
 
 LONG = 1 << 4096  # what is derived from two distances is rounded up, or dropped, where it could not be stored
 
@@ -141,7 +141,7 @@ class Distances:
 class Shift:
     """Noise moved by a number of steps against noise that is not, on so many coordinates at once."""
 
-    noise: Line
+    noise: Hashable  # a Line; laws are made of distances, not the other way round
     steps: int
     times: int = 1
 

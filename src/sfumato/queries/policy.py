@@ -74,7 +74,7 @@ class Policy:
     file: str
     source: tuple[str, str]  # engine, and file as written: relative to the folder of the policy
     budget: Guarantee
-    ledger: Path
+    ledger: Path | str  # a file, or postgresql://...
     tables: tuple[Table, ...]
 
     @property
@@ -159,15 +159,16 @@ class _Reader:
         self.known(source, ("source",), {"duckdb"})
         path = self.string(source, ("source", "duckdb"), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
-        self.known(budget, ("budget",), {"epsilon", "ledger"})
+        self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger"})
         ledger = self.string(budget, ("budget", "ledger"), f"{self.file.stem}.ledger")
+        remote = ledger.startswith(("postgres://", "postgresql://"))
         tables = self.section(data, ("tables",), 'visits = { unit = "patient_id", rows_per_person = 10 }')
         policy = Policy(
             name=name,
             file=str(self.file),
             source=("duckdb", path),
             budget=self.total(budget),
-            ledger=self.file.parent / ledger,
+            ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
         )
         for table in policy.tables:
@@ -176,13 +177,16 @@ class _Reader:
         return policy
 
     def total(self, budget: dict[str, Any]) -> Guarantee:
-        where = ("budget", "epsilon")
-        if "epsilon" not in budget:
+        given = {name: budget[name] for name in ("epsilon", "rho", "delta") if name in budget}
+        if "epsilon" not in given and "rho" not in given:
             raise self.error(("budget",), "it has no epsilon", 'Add: epsilon = "1"')
+        if "epsilon" in given and "rho" in given:
+            raise self.error(("budget", "rho"), "a budget counts epsilon or rho", "Remove one of the two.")
         try:
-            return Guarantee.parse(budget["epsilon"])
+            return Guarantee.read(**given)
         except InvalidParameter as error:
-            raise self.error(where, f"{budget['epsilon']!r} is not a budget", error.advice) from None
+            where = ("budget", error.name)
+            raise self.error(where, f"{budget[error.name]!r} is not a budget", error.advice) from None
 
     def table(self, where: tuple[str, ...], body: Any) -> Table:
         if not isinstance(body, dict):

@@ -1,0 +1,122 @@
+"""A ledger in PostgreSQL, for several servers.
+
+Writers wait for an advisory lock, which the server gives in turn and takes back from a connection that
+breaks. Should two ever believe to be alone, the second to write finds its number taken, and fails.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sfumato.budget.store import COLUMNS, FORM, TABLE, Store, check_form
+from sfumato.errors import LedgerError
+
+try:
+    import psycopg
+    from psycopg import conninfo
+except ImportError:
+    raise ImportError('a ledger in PostgreSQL needs psycopg. Run: pip install "sfumato[postgres]"') from None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sfumato.budget.store import Row
+
+LOCK = 0x5F0A70  # the advisory lock of writers
+CHUNK = 10_000  # rows that cross the wire at a time
+_STAY = """
+CREATE FUNCTION sfumato.stay() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'entries stay as they are'; END $$;
+CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON sfumato.entries EXECUTE FUNCTION
+sfumato.stay()
+"""
+
+
+class Postgres(Store):
+    """The schema `sfumato` of one database."""
+
+    problems = (psycopg.Error, OSError)
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        try:
+            parts = conninfo.conninfo_to_dict(uri)
+        except psycopg.Error:
+            parts = {}
+        if not parts:
+            raise LedgerError(
+                "the address of the ledger under [budget] cannot be read. Write it as "
+                "postgresql://user@host:5432/database (keep the password in ~/.pgpass)."
+            )
+        self.name = f"postgresql://{parts.get('host', 'localhost')}/{parts.get('dbname', '')}"  # no password
+        self._store: psycopg.Connection[Row] | None = None
+        self._locked: psycopg.Connection[Row] | None = None
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._opened().execute(_marked(sql), values).fetchall()
+
+    def scan(self, sql: str) -> Iterator[Row]:
+        with self._opened().transaction(), self._opened().cursor(name="scan") as rows:
+            rows.itersize = CHUNK
+            yield from rows.execute(_marked(sql))
+
+    def alone(self, *, wait: bool) -> bool:
+        call = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
+        store = self._opened()
+        row = store.execute(f"SELECT {call}({LOCK})").fetchone()
+        if not wait and (row is None or row[0] is not True):
+            return False
+        self._locked = store
+        return True
+
+    def leave(self) -> None:
+        if self._locked is not None and not self._locked.closed:
+            self._locked.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        self._locked = None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        store = self._opened()
+        if store is not self._locked:
+            raise psycopg.OperationalError("the connection was lost, and the lock with it")
+        with store.transaction():
+            yield
+
+    def write(self, rows: list[Row]) -> None:
+        marks = ", ".join(["%s"] * len(COLUMNS))
+        insert = f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({marks})"
+        with self._opened().cursor() as cursor:
+            for row in rows:
+                cursor.execute(insert, row)
+
+    def exists(self) -> bool:
+        return self.read("SELECT to_regclass('sfumato.entries') IS NOT NULL")[0][0] is True
+
+    def prepare(self) -> int:
+        if self.exists():
+            form = int(self.read("SELECT form FROM about")[0][0])
+            check_form(self.name, form)
+            return form
+        store = self._opened()
+        store.execute("CREATE SCHEMA IF NOT EXISTS sfumato")
+        store.execute(f"CREATE TABLE about AS SELECT {FORM} AS form")
+        store.execute(TABLE)
+        store.execute(_STAY)
+        return 0
+
+    def rest(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        self._store = self._locked = None
+
+    def _opened(self) -> psycopg.Connection[Row]:
+        if self._store is None or self._store.closed:
+            store: psycopg.Connection[Row] = psycopg.connect(self._uri, autocommit=True)
+            store.execute("SET synchronous_commit = on; SET search_path = sfumato")
+            self._store = store
+        return self._store
+
+
+def _marked(sql: str) -> Any:
+    return sql.replace("?", "%s")

@@ -1,0 +1,96 @@
+"""Shares: what an analyst or a group may spend of a database's budget.
+
+A share is an allowance *within* the total, never beside it: shares may add up to more than the total, and
+whoever colludes can together spend the total and no more (law 4). One that is filled up every day, week or
+month promises a new allowance, not new privacy: what it spends is gone from the total for ever.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Guarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SECOND = 10**6
+PERIODS = ("day", "week", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An allowance for `name`, or for each member of the group `name` together."""
+
+    name: str
+    allowance: Guarantee
+    every: str | None = None  # "day", "week", "month": filled up then, by UTC; None: never
+    members: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the ledger."""
+        kind = "rho" if self.allowance.epsilon is None else "epsilon"
+        return {
+            "name": self.name,
+            kind: str(self.allowance.amount),
+            "delta": str(self.allowance.delta),
+            "every": self.every,
+            "members": list(self.members),
+        }
+
+
+def check(share: Share, total: Guarantee) -> None:
+    """Refuse what cannot be meant."""
+    if not share.name.strip() or any(not member.strip() for member in share.members):
+        raise InvalidParameter("name", repr(share.name), "name the analyst or the group")
+    if share.allowance.currency != total.currency:
+        raise InvalidParameter("allowance", share.allowance, f"this ledger counts {total.currency}")
+    if share.every is not None and share.every not in PERIODS:
+        raise InvalidParameter("every", share.every, f"take one of {', '.join(PERIODS)}")
+
+
+def current(bodies: Iterable[dict[str, Any]]) -> dict[str, Share]:
+    """The shares in force: of several for one name the last."""
+    found: dict[str, Share] = {}
+    for body in bodies:
+        allowance = Guarantee(
+            Fraction(body["epsilon"]) if "epsilon" in body else None,
+            Fraction(body["delta"]),
+            Fraction(body["rho"]) if "rho" in body else None,
+        )
+        found[body["name"]] = Share(body["name"], allowance, body["every"], tuple(body["members"]))
+    return found
+
+
+def of(analyst: str, shares: dict[str, Share]) -> Share | None:
+    """The share an analyst spends: her own, or that of the first group she is in."""
+    if analyst in shares and not shares[analyst].members:
+        return shares[analyst]
+    return next((share for share in shares.values() if analyst in share.members), None)
+
+
+def began(share: Share, now: int) -> int:
+    """When the period began that `now` lies in."""
+    if share.every is None:
+        return 0
+    day = _when(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    back = {"day": 0, "week": day.weekday(), "month": day.day - 1}[share.every]
+    return int((day - datetime.timedelta(days=back)).timestamp()) * SECOND
+
+
+def next_refresh(share: Share, now: int) -> str:
+    """The day on which it is filled up; empty if never."""
+    if share.every is None:
+        return ""
+    start = _when(began(share, now))
+    days = {"day": 1, "week": 7, "month": 32}[share.every]
+    later = start + datetime.timedelta(days=days)
+    return (later.replace(day=1) if share.every == "month" else later).date().isoformat()
+
+
+def _when(now: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(now // SECOND, datetime.UTC)

@@ -1,0 +1,223 @@
+"""Where the entries of a ledger lie: a SQLite file, or a PostgreSQL database for several servers.
+
+Both hold one table that is only ever appended to, and give two things: reading, and being alone. Whoever is
+alone sees the last entry and writes the next ones in one transaction that is on disk when it returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sfumato.budget.queue import Queue
+from sfumato.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+Row = tuple[Any, ...]
+
+FORM = 2  # of the table below
+APPLICATION = 0x5F0A70  # marks a SQLite file as a ledger of ours
+PATIENCE = 60.0  # seconds to wait for a lock that something else than a ledger holds
+
+COLUMNS = (
+    "number", "at", "kind", "who", "topic", "found", "body", "amount", "slack", "spent", "lost", "own_spent",
+    "own_lost", "head",
+)  # fmt: skip
+TABLE = """
+CREATE TABLE entries (
+    number BIGINT PRIMARY KEY,
+    at BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    who TEXT NOT NULL,
+    topic TEXT UNIQUE,
+    found TEXT,
+    body TEXT NOT NULL,
+    amount BIGINT NOT NULL,
+    slack BIGINT NOT NULL,
+    spent BIGINT NOT NULL,
+    lost BIGINT NOT NULL,
+    own_spent BIGINT NOT NULL,
+    own_lost BIGINT NOT NULL,
+    head TEXT NOT NULL
+);
+CREATE INDEX entries_found ON entries (found, number);
+CREATE INDEX entries_who ON entries (who, number)
+"""
+SQLITE = """
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries stay as they are');
+END| CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries stay as they
+are'); END
+"""
+
+
+class Store(ABC):
+    """The table of entries."""
+
+    name: str  # for messages
+    queue: Queue | None = None  # where others leave what they want written, if they can
+
+    @abstractmethod
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Rows, by SQL with question marks."""
+
+    @abstractmethod
+    def scan(self, sql: str) -> Iterator[Row]:
+        """The same, one after the other: for all of them."""
+
+    @abstractmethod
+    def alone(self, *, wait: bool) -> bool:
+        """Become the only writer; with `wait` after everybody who came before. Whether it worked."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Let the next one in."""
+
+    @abstractmethod
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One transaction, on disk at its end; only when alone."""
+
+    @abstractmethod
+    def write(self, rows: list[Row]) -> None:
+        """Append entries."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether there is a ledger there."""
+
+    @abstractmethod
+    def prepare(self) -> int:
+        """Look at what is there, make the table if there is none, and return the form it was found in."""
+
+    @abstractmethod
+    def rest(self) -> None:
+        """Close what must not be copied by a fork; it is opened again when needed."""
+
+    problems: tuple[type[BaseException], ...] = (OSError,)
+
+
+class SQLite(Store):
+    """One file, in write-ahead mode with a full sync on every commit.
+
+    SQLite lets whoever asks first after a commit have the lock, and the others sleep; so somebody may wait
+    for seconds. Writers therefore first wait for a lock of their own, `FILE.lock`, which is given in turn.
+    """
+
+    problems = (sqlite3.Error, OSError)
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, str(path)
+        self.queue = Queue(path.with_name(path.name + ".queue"))
+        self._store: sqlite3.Connection | None = None
+        self._place: tuple[int, int] | None = None
+        self._lock: int | None = None
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        self._check_place()
+        return self._opened().execute(sql, values).fetchall()
+
+    def scan(self, sql: str) -> Iterator[Row]:
+        self._check_place()
+        yield from self._opened().execute(sql)
+
+    def alone(self, *, wait: bool) -> bool:
+        if self._lock is None:
+            self._lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    def leave(self) -> None:
+        assert self._lock is not None
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        self._check_place()
+        store = self._opened()
+        try:
+            store.execute("BEGIN IMMEDIATE")
+            yield
+            store.execute("COMMIT")
+        finally:
+            if store.in_transaction:
+                store.execute("ROLLBACK")
+
+    def write(self, rows: list[Row]) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        self._opened().executemany(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({marks})", rows)
+
+    def exists(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > 0
+
+    def prepare(self) -> int:
+        store = self._opened()
+        (application,) = store.execute("PRAGMA application_id").fetchone()
+        (form,) = store.execute("PRAGMA user_version").fetchone()
+        (tables,) = store.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        if tables == 0 and application == 0:
+            form = 0
+        elif application != APPLICATION:
+            raise LedgerError(
+                f"{self.path} is a SQLite file, but not a ledger of sfumato. It was left as it is. "
+                "Name another file under [budget] ledger in the policy."
+            )
+        check_form(str(self.path), form)
+        if form < FORM:
+            for statement in [*TABLE.split(";"), *SQLITE.split("|")]:
+                store.execute(statement)
+            store.execute(f"PRAGMA application_id = {APPLICATION}")
+            store.execute(f"PRAGMA user_version = {FORM}")
+        return int(form)
+
+    def rest(self) -> None:
+        if self._store is not None:
+            self._store.close()
+        if self._lock is not None:
+            os.close(self._lock)
+        if self.queue is not None:
+            self.queue.rest()
+        self._store = self._lock = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._store is None:
+            # transactions are opened by hand; any thread may use it, since STILL lets in one at a time
+            store = sqlite3.connect(
+                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            store.execute("PRAGMA journal_mode = WAL")
+            store.execute("PRAGMA synchronous = FULL")
+            self._store = store
+        return self._store
+
+    def _check_place(self) -> None:
+        """Refuse a file that is no longer the one at the path: others would not see what is charged to it."""
+        if self._place is None and not self.path.exists():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        place = os.stat(self.path)
+        here = (place.st_dev, place.st_ino)
+        if self._place is None:
+            self._place = here
+        if here != self._place:
+            raise LedgerError(
+                f"the ledger {self.path} was replaced while it was open, so nothing is charged or answered. "
+                "Put the original file back, or open the database again if the replacement is meant."
+            )
+
+
+def check_form(name: str, form: int) -> None:
+    """Refuse what a newer version wrote."""
+    if form > FORM:
+        raise LedgerError(
+            f"{name} was written by a newer sfumato (form {form}; this one reads {FORM}). "
+            "It was left as it is. Install the newer version."
+        )

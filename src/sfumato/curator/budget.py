@@ -1,0 +1,223 @@
+"""What a database may spend, has spent, and what the rest is good for."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import html
+import io
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.budget.filters import odometer
+from sfumato.curator import show
+from sfumato.mechanisms.guarantee import FINER, decimal
+
+if TYPE_CHECKING:
+    from sfumato.budget import Entry, Share
+    from sfumato.mechanisms import Guarantee
+
+WIDTH, HEIGHT, EDGE = 640, 320, 48  # of the picture
+SHOWN = 16  # letters of the head
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget:
+    """Total, spent, left; history and shares."""
+
+    database: str
+    total: Guarantee
+    spent: Guarantee
+    history: tuple[Entry, ...]
+    shares: tuple[tuple[Share, Guarantee], ...] = ()
+    head: str = ""
+    worth: str = field(default="")  # what is left, in the words of somebody who counts
+
+    @property
+    def left(self) -> Guarantee:
+        """What can still be asked for."""
+        return self.total.minus(self.spent)
+
+    def by_analyst(self) -> dict[str, Guarantee]:
+        """What each analyst has spent; those who gave no name are together."""
+        return self._summed(lambda entry: entry.analyst or "(no name)")
+
+    def by_day(self) -> dict[str, Guarantee]:
+        """What was spent on each day, by UTC."""
+        return self._summed(lambda entry: f"{when(entry):%Y-%m-%d}")
+
+    def _summed(self, name: Any) -> dict[str, Guarantee]:
+        sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+        for entry in self.history:
+            pair = sums[name(entry)]
+            pair[0], pair[1] = pair[0] + entry.price.amount, pair[1] + entry.price.delta
+        return {key: self.total.of(*pair) for key, pair in sums.items()}
+
+    def epsilon_so_far(self, delta: Fraction) -> Fraction:
+        """An epsilon for what was spent so far, valid whenever one looks: the sum, or for rho a ladder.
+
+        Guarantee: with probability 1 - delta (and but for the deltas that were charged) no loss is above it.
+        Proof: `sfumato.budget.filters.odometer`.
+        """
+        return odometer(self.spent.amount, delta=delta) if self.spent.rho is not None else self.spent.amount
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same facts for programs."""
+        return {
+            "database": self.database,
+            "currency": self.total.currency,
+            "total": decimal(self.total.amount),
+            "spent": decimal(self.spent.amount),
+            "left": decimal(self.left.amount),
+            **({"delta": self._deltas()} if self.total.delta else {}),
+            "worth": self.worth,
+            "head": self.head,
+            "by_analyst": {name: decimal(spent.amount) for name, spent in self.by_analyst().items()},
+            "by_day": {day: decimal(spent.amount) for day, spent in self.by_day().items()},
+            "shares": [
+                {
+                    "name": share.name,
+                    "allowance": decimal(share.allowance.amount),
+                    "left": decimal(left.amount),
+                    "every": share.every,
+                    "members": list(share.members),
+                }
+                for share, left in self.shares
+            ],
+            "history": [
+                {
+                    "receipt": entry.number,
+                    "at": when(entry).isoformat(timespec="seconds"),
+                    self.total.currency: decimal(entry.price.amount),
+                    **({"delta": decimal(entry.price.delta, FINER)} if self.total.delta else {}),
+                    "spent": decimal(entry.spent.amount),
+                    "analyst": entry.analyst,
+                    "database": entry.database,
+                    "question": entry.question,
+                    "released": entry.redeemed,
+                }
+                for entry in self.history
+            ],
+        }
+
+    def _deltas(self) -> dict[str, str]:
+        facts = {"total": self.total, "spent": self.spent, "left": self.left}
+        return {name: decimal(value.delta, FINER) for name, value in facts.items()}
+
+    def csv(self) -> str:
+        """The history as CSV, one charge a line."""
+        text = io.StringIO()
+        rows = self.as_dict()["history"]
+        columns = [
+            "receipt",
+            "at",
+            self.total.currency,
+            "delta",
+            "spent",
+            "analyst",
+            "database",
+            "question",
+            "released",
+        ]
+        writer = csv.DictWriter(text, columns, lineterminator="\n", restval="0")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+    def __repr__(self) -> str:
+        share = float(self.spent.amount / self.total.amount) if self.total.amount else 1.0
+        lines = [
+            f"  {self.database}: {self.spent} of {self.total} spent, {decimal(self.left.amount)} left",
+            f"  {show.bar(share)}",
+        ]
+        if self.worth:
+            lines.append(f"  {self.worth}")
+        if len(self.by_analyst()) > 1 or self.shares:
+            lines += ["", self._people()]
+        if self.history:
+            rows = [
+                [
+                    str(entry.number),
+                    _minute(entry),
+                    decimal(entry.price.amount),
+                    decimal(entry.spent.amount),
+                    entry.question + ("" if entry.redeemed else "   (paid, not yet released)"),
+                ]
+                for entry in self.history
+            ]
+            headers = ["receipt", "when (UTC)", self.total.currency, "in all", "question"]
+            lines += ["", show.table(headers, rows, [False, True, False, False, True])]
+        if self.head:
+            number, _, letters = self.head.partition("-")
+            lines += ["", f"  head {number}-{letters[:SHOWN]}"]
+        return "\n".join(lines)
+
+    def _people(self) -> str:
+        spent, rows = self.by_analyst(), []
+        for share, left in self.shares:
+            mine = [spent.pop(name).amount for name in (share.name, *share.members) if name in spent]
+            fill = f"every {share.every}, out of the total" if share.every else "once"
+            allowance = decimal(share.allowance.amount)
+            rows.append([share.name, decimal(sum(mine, Fraction(0))), allowance, decimal(left.amount), fill])
+        rows += [[name, decimal(price.amount), "", "", ""] for name, price in spent.items()]
+        headers = ["analyst", "spent", "share", "left of it", "filled up"]
+        return show.table(headers, rows, [True, False, False, False, True])
+
+    def picture(self) -> str:
+        """What was left after each charge, as an SVG: the burn-down."""
+        points = [
+            (when(entry).timestamp(), float(self.total.amount - entry.spent.amount)) for entry in self.history
+        ]
+        first = points[0][0] if points else 0.0
+        span, top = max((points[-1][0] if points else 0.0) - first, 1.0), float(self.total.amount) or 1.0
+        wide, high = WIDTH - 2 * EDGE, HEIGHT - 2 * EDGE
+
+        def place(at: float, left: float) -> str:
+            return f"{EDGE + wide * (at - first) / span:.1f},{EDGE + high * (1 - max(left, 0.0) / top):.1f}"
+
+        path, left = [place(first, top)], top
+        for at, after in points:
+            path += [place(at, left), place(at, after)]
+            left = after
+        path.append(place(first + span, left))
+        title = html.escape(f"{self.database}: {self.total.currency} left")
+        labels = [
+            f'<text x="{EDGE}" y="{EDGE - 16}" font-size="15">{title}</text>',
+            f'<text x="{EDGE - 6}" y="{EDGE + 5}" text-anchor="end">{decimal(self.total.amount)}</text>',
+            f'<text x="{EDGE - 6}" y="{HEIGHT - EDGE + 5}" text-anchor="end">0</text>',
+        ]
+        if points:
+            ends = (self.history[0], EDGE, "start"), (self.history[-1], WIDTH - EDGE, "end")
+            labels += [
+                f'<text x="{x}" y="{HEIGHT - EDGE + 20}" text-anchor="{anchor}">{_minute(entry)}</text>'
+                for entry, x, anchor in ends
+            ]
+        frame = f"M{EDGE},{EDGE}V{HEIGHT - EDGE}H{WIDTH - EDGE}"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+            f'<path d="{frame}" fill="none" stroke="#888"/>'
+            f'<polyline points="{" ".join(path)}" fill="none" stroke="#7a4e2d" stroke-width="2"/>'
+            f"{''.join(labels)}</svg>\n"
+        )
+
+
+def _minute(entry: Entry) -> str:
+    return f"{when(entry):%Y-%m-%d %H:%M}"
+
+
+def when(entry: Entry) -> datetime.datetime:
+    """The time of an entry."""
+    return datetime.datetime.fromtimestamp(entry.at, datetime.UTC)
+
+
+def worth(left: Guarantee, cost: Guarantee, what: str, error: int) -> str:
+    """What is left, as a number of counts of a stated error."""
+    ratios = [left.amount / cost.amount] + ([left.delta / cost.delta] if cost.delta else [])
+    many = math.floor(min(ratios))
+    if many == 0:
+        return f"Not enough for one more {what} within ± {error:,d} at 95%."
+    return f"Enough for about {many:,d} more {what} within ± {error:,d} at 95%."
