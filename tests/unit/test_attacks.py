@@ -166,7 +166,7 @@ def test_two_databases_that_share_a_ledger_share_no_release(tmp_path: Path) -> N
     shown = []
     for name in ("one", "two"):
         release = sf.open(tmp_path / name / "a.toml").sql("SELECT COUNT(*) AS n FROM t", epsilon=1).release()
-        assert release.cost == 1
+        assert release.cost == sf.Guarantee.parse(1)
         shown.append(release.rows()[0]["n"])
     assert shown[0] > 10_000 > shown[1]
 
@@ -217,7 +217,7 @@ def test_strange_sql_is_refused_at_once_and_for_free(sql: str, tmp_path: Path) -
     db = opened(tmp_path, [])
     with pytest.raises(sf.QueryRefused):
         db.sql(sql, epsilon=1)
-    assert db.budget.spent == 0
+    assert db.budget.spent.amount == 0
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,5 @@ def test_a_price_in_a_race_is_what_this_call_paid(tmp_path: Path) -> None:
     path = make(tmp_path, [], budget="1")
     first, second = sf.open(path), sf.open(path)
     questions = [db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5") for db in (first, second)]
-    assert sum(question.release().cost for question in questions) == Fraction(1, 2)
+    assert [question.release().cost.amount for question in questions] == [Fraction(1, 2), 0]
+    assert second.budget.spent == sf.Guarantee.parse("0.5")

@@ -35,19 +35,22 @@ def test_asking_explaining_and_looking_never_spend(tmp_path: Path) -> None:
     assert "costs epsilon 0.3" in repr(question)
     assert "epsilon 0.3, of 1 left" in repr(question.explain())
     assert "hospital: epsilon 1 of 1 left" in repr(db)
-    assert db.budget.spent == 0
-    assert question.price == Fraction(3, 10)
+    assert db.budget.spent == Guarantee(Fraction(0))
+    assert question.price == Guarantee.parse("0.3")
 
 
 def test_a_release_is_charged_once_and_repeated_for_free(tmp_path: Path) -> None:
     db = opened(tmp_path, ROWS, budget="1")
     first = db.sql(BY_WARD, epsilon="0.3").release()
     again = db.sql(BY_WARD.lower().replace("as n", "as m"), epsilon="0.3").release()
-    assert (first.cost, again.cost) == (Fraction(3, 10), Fraction(0))
+    assert (first.cost, again.cost) == (Guarantee.parse("0.3"), Guarantee(Fraction(0)))
     assert first.drawn == again.drawn
-    assert db.budget.left == Fraction(7, 10)
-    assert "Charged epsilon 0.3 (receipt 1)" in repr(first)
-    assert "Free: answered from receipt 1" in repr(again)
+    assert db.budget.left == Guarantee.parse("0.7")
+    number, head = first.receipt.number, first.receipt.head[:16]
+    assert number == 3  # the opening and the budget are entries, too
+    assert f"Charged epsilon 0.3 (receipt 3-{head})" in repr(first)
+    assert "Free: answered from receipt 3" in repr(again)
+    assert str(first.receipt) == f"receipt 3-{head}: epsilon 0.3"
 
 
 def test_post_processing_of_a_stored_release_is_free(tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_post_processing_of_a_stored_release_is_free(tmp_path: Path) -> None:
         "SELECT ward, 1 + COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n LIMIT 2", epsilon="0.3"
     )
     release = shown.release()
-    assert release.cost == 0
+    assert release.cost.amount == 0
     assert len(release.rows()) == 2
     assert release.drawn == first.drawn
 
@@ -66,9 +69,9 @@ def test_a_larger_spend_answers_the_smaller_with_its_own_error(tmp_path: Path) -
     db = opened(tmp_path, ROWS, budget="1")
     large = db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
     small = db.sql("SELECT COUNT(*) FROM visits", epsilon="0.1").release()
-    assert small.cost == 0
+    assert small.cost.amount == 0
     assert small.rows() == large.rows()
-    assert small.epsilon == Fraction(1, 2)
+    assert small.guarantee == large.guarantee == Guarantee.parse("0.5")
 
 
 def test_another_condition_policy_or_data_version_is_another_question(tmp_path: Path) -> None:
@@ -76,12 +79,12 @@ def test_another_condition_policy_or_data_version_is_another_question(tmp_path: 
     db = sf.open(path)
     sql = "SELECT SUM(age) FROM visits"
     db.sql(sql, epsilon="0.1").release()
-    assert db.sql(sql + " WHERE age > 3", epsilon="0.1").release().cost == Fraction(1, 10)
+    assert db.sql(sql + " WHERE age > 3", epsilon="0.1").release().cost == Guarantee.parse("0.1")
     path.write_text(path.read_text(encoding="utf-8").replace("high = 120", "high = 100"), encoding="utf-8")
-    assert sf.open(path).sql(sql, epsilon="0.1").release().cost == Fraction(1, 10)
+    assert sf.open(path).sql(sql, epsilon="0.1").release().cost == Guarantee.parse("0.1")
     db.data_changed()
-    assert db.sql(sql, epsilon="0.1").release().cost == Fraction(1, 10)
-    assert db.budget.spent == Fraction(4, 10)
+    assert db.sql(sql, epsilon="0.1").release().cost == Guarantee.parse("0.1")
+    assert db.budget.spent == Guarantee.parse("0.4")
 
 
 def test_the_budget_belongs_to_the_database_not_to_who_opens_it(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_over_budget_touches_neither_data_nor_coins(tmp_path: Path) -> None:
     question = db.sql("SELECT COUNT(*) FROM visits", epsilon="0.6")
     with pytest.raises(sf.BudgetExceeded):
         question.release()
-    assert db.budget.spent == 0
+    assert db.budget.spent.amount == 0
 
 
 def test_a_failure_after_the_charge_keeps_the_charge_and_says_nothing(tmp_path: Path) -> None:
@@ -108,12 +111,12 @@ def test_a_failure_after_the_charge_keeps_the_charge_and_says_nothing(tmp_path: 
         question.release()
     assert caught.value.__context__ is None
     assert "coin" not in str(caught.value)
-    assert db.budget.spent == Fraction(3, 10)
+    assert db.budget.spent == Guarantee.parse("0.3")
     assert "paid, not yet released" in repr(db.budget)
     healed = sf.open(tmp_path / "hospital.toml")
     release = healed.sql("SELECT COUNT(*) FROM visits", epsilon="0.3").release()
-    assert release.cost == 0  # the open receipt was redeemed
-    assert healed.budget.spent == Fraction(3, 10)
+    assert release.cost.amount == 0  # the open receipt was redeemed
+    assert healed.budget.spent == Guarantee.parse("0.3")
 
 
 @pytest.mark.parametrize(
@@ -137,8 +140,8 @@ def test_calibrate_splits_the_price_evenly_and_exactly() -> None:
     assert [step.mechanism.noise for step in query.columns] == [
         Geometric(scale=Fraction(scale)).noise for scale in (30, 300, 210)
     ]
-    assert query.epsilon() == Fraction(1, 10)
-    assert query.epsilon("value") == Fraction(2, 10)
+    assert query.guarantee() == Guarantee.parse("0.1")
+    assert query.guarantee("value") == Guarantee.parse("0.2")
 
 
 def test_an_awkward_scale_is_rounded_up_never_down() -> None:
@@ -146,9 +149,9 @@ def test_an_awkward_scale_is_rounded_up_never_down() -> None:
     query = calibrate((distances(987_654_321_987_654_321),), share)
     (step,) = query.columns
     assert isinstance(step.mechanism, Geometric)
-    exact = Fraction(987_654_321_987_654_321) / share.epsilon
+    exact = Fraction(987_654_321_987_654_321) / share.amount
     assert exact <= step.mechanism.scale <= exact * Fraction(10001, 10000)
-    assert query.epsilon() <= share.epsilon
+    assert query.guarantee().amount <= share.amount
 
 
 # What a release looks like ---------------------------------------------------------------------------
@@ -193,7 +196,7 @@ def test_rows_come_in_the_order_asked_for_and_limits_widen_the_intervals(tmp_pat
     top = db.sql(
         "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 2", epsilon=1
     ).release()
-    assert top.cost == 0
+    assert top.cost.amount == 0
     expected = sorted(plain.rows(), key=lambda row: -row["n"])[:2]
     assert [row["ward"] for row in top.rows()] == [row["ward"] for row in expected]
     for picked, alone in zip(top.rows(), expected, strict=True):

@@ -1,21 +1,29 @@
-"""The ledger charges first, keeps before it shows, and never passes the budget."""
+"""The ledger charges first, keeps before it shows, and never passes the budget: on every store."""
 
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
+import resource
+import shutil
+import signal
 import sqlite3
 import threading
+import time
 import traceback
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
-from sfumato.budget import Ledger, record
-from sfumato.budget.ledger import price_of
+from sfumato.budget import Ledger, Share, record
+from sfumato.budget import queue as queues
+from sfumato.budget.store import SQLite
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
 from sfumato.exact.secret import Secret
 from sfumato.mechanisms import (
@@ -43,11 +51,70 @@ from sfumato.mechanisms import (
     Truncated,
 )
 
-NOW = 1_700_000_000.0
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC, a Tuesday
+DAY = 86_400.0
 
 
-def ledger(path: Path, total: str = "1") -> Ledger:
-    return Ledger(path / "test.ledger", name="test", total=Guarantee.parse(total), clock=lambda: NOW)
+@dataclass
+class Place:
+    """Where a ledger lies, and a clock that tests turn."""
+
+    store: str
+    address: str
+    folder: Path
+    now: float = NOW
+
+    def open(self, total: str | Guarantee = "1", *, name: str = "test", **more: Any) -> Ledger:
+        given = Guarantee.parse(total) if isinstance(total, str) else total
+        witness = self.folder / f"{name}.ledger"
+        return Ledger(self.address, name=name, total=given, clock=lambda: self.now, witness=witness, **more)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "test.ledger"
+
+    @property
+    def head(self) -> Path:
+        return self.folder / "test.ledger.head"
+
+    def run(self, *statements: str) -> list[Any]:
+        """SQL past the ledger, by somebody who may do everything."""
+        rows: list[Any] = []
+        if self.store == "sqlite":
+            with sqlite3.connect(self.address) as other:
+                for statement in statements:
+                    rows = other.execute(statement).fetchall()
+            other.close()
+            return rows
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute("SET search_path = sfumato")
+            for statement in statements:
+                cursor = connection.execute(statement)  # type: ignore[arg-type]
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+    def tamper(self, statement: str) -> None:
+        """Change what may not be changed."""
+        if self.store == "sqlite":
+            self.run("DROP TRIGGER entries_stay", "DROP TRIGGER entries_remain", statement)
+        else:
+            self.run("ALTER TABLE entries DISABLE TRIGGER ALL", statement)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return Place("sqlite", str(tmp_path / "test.ledger"), tmp_path)
+    return Place("postgres", request.getfixturevalue("empty_database"), tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Place:
+    """The store that is a file."""
+    return Place("sqlite", str(tmp_path / "test.ledger"), tmp_path)
 
 
 def spend(epsilon: str | Fraction, l1: int = 1) -> Spend:
@@ -55,50 +122,85 @@ def spend(epsilon: str | Fraction, l1: int = 1) -> Spend:
     return (Step(Geometric(scale=l1 / Fraction(epsilon)), Distances(distance, distance)),)
 
 
-def test_a_charge_is_on_disk_before_it_is_returned(tmp_path: Path) -> None:
-    receipt = ledger(tmp_path).charge(spend("0.25"), "key", question="how many?")
-    with sqlite3.connect(tmp_path / "test.ledger") as other:
-        rows = other.execute("SELECT number, price, spent, question FROM charges").fetchall()
-    assert rows == [(receipt.number, 250_000_000_000, 250_000_000_000, "how many?")]
-    assert (receipt.price, receipt.spent) == (Fraction(1, 4), Fraction(1, 4))
-    assert str(receipt) == "receipt 1: epsilon 0.25"
+def gaussian(rho: str) -> Spend:
+    distance = Distance(l0=1, linf=Fraction(1))
+    return (Step(Gaussian.at_rho(rho=Fraction(rho), distance=distance), Distances(distance, distance)),)
 
 
-def test_the_file_survives_closing_and_is_for_its_owner_alone(tmp_path: Path) -> None:
-    ledger(tmp_path).charge(spend("0.25"), "key")
-    again = ledger(tmp_path)
-    assert (again.spent, again.left) == (Fraction(1, 4), Fraction(3, 4))
-    assert os.stat(tmp_path / "test.ledger").st_mode & 0o077 == 0
+def epsilon(value: str | int | Fraction) -> Guarantee:
+    return Guarantee(Fraction(value))
 
 
-def test_synchronous_full_and_write_ahead(tmp_path: Path) -> None:
-    store = ledger(tmp_path)._opened()
-    assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store.execute("PRAGMA synchronous").fetchone() == (2,)
+# Charges and releases ---------------------------------------------------------------------------------
 
 
-def test_over_budget_is_refused_and_spends_nothing(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_a_charge_is_on_disk_before_it_is_returned(place: Place) -> None:
+    receipt = place.open().charge(spend("0.25"), "key", question="how many?")
+    rows = place.run("SELECT number, amount, spent, body FROM entries WHERE kind = 'charge'")
+    assert [row[:3] for row in rows] == [(receipt.number, 250_000_000_000, 250_000_000_000)]
+    assert json.loads(rows[0][3])["question"] == "how many?"
+    assert (receipt.price, receipt.spent) == (epsilon("0.25"), epsilon("0.25"))
+    assert str(receipt) == f"receipt {receipt.number}-{receipt.head[:16]}: epsilon 0.25"
+
+
+def test_it_survives_closing(place: Place) -> None:
+    place.open().charge(spend("0.25"), "key")
+    again = place.open()
+    assert (again.spent, again.left) == (epsilon("0.25"), epsilon("0.75"))
+
+
+def test_a_file_is_for_its_owner_alone(file: Place) -> None:
+    file.open().charge(spend("0.25"), "key")
+    for name in ("test.ledger", "test.ledger.head", "test.ledger.lock"):
+        assert os.stat(file.folder / name).st_mode & 0o077 == 0
+
+
+def test_synchronous_full_and_write_ahead(file: Place) -> None:
+    read = file.open().store.read
+    assert read("PRAGMA journal_mode") == [("wal",)]
+    assert read("PRAGMA synchronous") == [(2,)]
+
+
+def test_a_server_is_told_to_wait_for_the_disk(empty_database: str, tmp_path: Path) -> None:
+    place = Place("postgres", empty_database, tmp_path)
+    assert place.open().store.read("SHOW synchronous_commit") == [("on",)]
+
+
+def test_over_budget_is_refused_and_spends_nothing(place: Place) -> None:
+    book = place.open()
     book.charge(spend("0.75"), "a")
-    with pytest.raises(BudgetExceeded, match=r"only epsilon 0.25 left.*Nothing was spent"):
+    with pytest.raises(BudgetExceeded, match=r"'test' has only epsilon 0.25 left.*Nothing was spent"):
         book.charge(spend("0.250000000001"), "b")
-    assert book.spent == Fraction(3, 4)
+    assert book.spent == epsilon("0.75")
     book.charge(spend("0.25"), "b")
-    assert book.left == 0
+    assert book.left.amount == 0
     with pytest.raises(BudgetExceeded, match="only epsilon 0 left"):
         book.charge(spend("0.000000000001"), "c")
 
 
-def test_prices_are_rounded_up_and_tiny_ones_do_not_vanish() -> None:
-    assert price_of(spend(Fraction(1, 3))) == 333_333_333_334
-    assert price_of(spend(Fraction(1, 10**30))) == 1
-    assert price_of(spend("0.1") + spend("0.2")) == 300_000_000_000
+def test_prices_are_rounded_up_and_tiny_ones_do_not_vanish(place: Place) -> None:
+    book = place.open()
+    assert book.price_of(spend(Fraction(1, 3))) == epsilon(Fraction(333_333_333_334, 10**12))
+    assert book.price_of(spend("0.1") + spend("0.2")) == epsilon("0.3")
     with pytest.raises(InvalidParameter, match="no pure bound"):
-        price_of((Step(Geometric(scale=Fraction(1)), Distances(Distance(), Distance())),))
+        book.price_of((Step(Geometric(scale=Fraction(1)), Distances(Distance(), Distance())),))
+    for turn in range(3):
+        book.charge(spend(Fraction(1, 10**30)), f"{turn}")
+    assert book.spent == epsilon(Fraction(3, 10**12))
 
 
-def test_a_release_is_kept_before_it_is_shown_and_the_first_draw_wins(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e300", "1e-13", "", "x"])
+def test_absurd_prices_are_refused(text: str) -> None:
+    for read in (lambda: Guarantee.read(epsilon=text), lambda: Guarantee.read(rho=text)):
+        with pytest.raises(InvalidParameter):
+            read()
+    if text != "1e-13":
+        with pytest.raises(InvalidParameter):
+            Guarantee.read(epsilon="1", delta=text)
+
+
+def test_a_release_is_kept_before_it_is_shown_and_the_first_draw_wins(place: Place) -> None:
+    book = place.open()
     receipt = book.charge(spend("0.5"), "key")
     assert book.kept("key", spend("0.5")) is None
     assert not book.history()[0].redeemed
@@ -112,17 +214,17 @@ def test_a_release_is_kept_before_it_is_shown_and_the_first_draw_wins(tmp_path: 
     assert book.history()[0].redeemed
 
 
-def test_an_unredeemed_receipt_is_returned_not_charged_again(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_an_unredeemed_receipt_is_returned_not_charged_again(place: Place) -> None:
+    book = place.open()
     first = book.charge(spend("0.5"), "key")
-    again = ledger(tmp_path).charge(spend("0.5"), "key")
+    again = place.open().charge(spend("0.5"), "key")
     assert (again.number, again.price, again.spent) == (first.number, first.price, first.spent)
-    assert (first.charged, again.charged) == (Fraction(1, 2), Fraction(0))
-    assert book.spent == Fraction(1, 2)
+    assert (first.charged, again.charged) == (epsilon("0.5"), epsilon(0))
+    assert book.spent == epsilon("0.5")
 
 
-def test_a_larger_spend_answers_the_smaller_and_not_the_other_way(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_a_larger_spend_answers_the_smaller_and_not_the_other_way(place: Place) -> None:
+    book = place.open()
     book.keep(book.charge(spend("0.25"), "key"), Secret(((5,),)))
     assert book.kept("key", spend("0.5")) is None
     assert book.kept("key", spend("0.125")) is not None
@@ -133,15 +235,356 @@ def test_a_larger_spend_answers_the_smaller_and_not_the_other_way(tmp_path: Path
     assert best.drawn == ((6,),)
 
 
-def test_changed_data_empty_the_cache_and_return_no_budget(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_changed_data_empty_the_cache_and_return_no_budget(place: Place) -> None:
+    book = place.open()
     old = book.charge(spend("0.25"), "key")
     book.keep(old, Secret(((5,),)))
     open_receipt = book.charge(spend("0.125"), "open")
     assert book.data_changed() == book.data_version == 2
     assert book.kept("key", spend("0.25")) is None
     assert book.charge(spend("0.125"), "open").number != open_receipt.number
-    assert book.spent == Fraction(1, 2)
+    assert book.spent == epsilon("0.5")
+
+
+# Currencies -------------------------------------------------------------------------------------------
+
+
+def test_rho_is_added_up_with_the_deltas_of_what_is_not_concentrated(place: Place) -> None:
+    book = place.open(Guarantee.read(rho="0.5", delta="1e-6"))
+    assert book.charge(gaussian("0.1"), "a").price == Guarantee(rho=Fraction(1, 10))
+    assert book.charge(spend("0.2"), "b").price == Guarantee(rho=Fraction(1, 50))  # epsilon^2 / 2
+    distance = Distance(l0=1)
+    median = SmoothMedian(epsilon=Fraction(1, 5), delta=Fraction(1, 10**7), low=0, high=100, size=9)
+    paid = book.charge((Step(median, Distances(distance, distance)),), "c").price
+    assert paid == Guarantee(rho=Fraction(1, 50), delta=Fraction(1, 10**7))
+    assert book.spent == Guarantee(rho=Fraction(14, 100), delta=Fraction(1, 10**7))
+    with pytest.raises(BudgetExceeded, match=r"only rho 0.36, delta 0.0000009 left"):
+        book.charge(gaussian("0.37"), "d")
+    eleven = SmoothMedian(epsilon=Fraction(1, 5), delta=Fraction(1, 10**6), low=0, high=100, size=9)
+    with pytest.raises(BudgetExceeded):
+        book.charge((Step(eleven, Distances(distance, distance)),), "e")
+
+
+def test_epsilon_and_delta_are_both_added_up(place: Place) -> None:
+    book = place.open(Guarantee.read(epsilon="1", delta="1e-6"))
+    assert book.charge(spend("0.25"), "pure").price == epsilon("0.25")
+    slack = Fraction(1, 10**7)
+    paid = book.charge(gaussian("0.001"), "gaussian", slack=slack).price
+    assert paid.delta == slack
+    assert 0 < paid.amount < Fraction(3, 10)
+    with pytest.raises(BudgetExceeded):
+        book.charge(gaussian("0.001"), "too much", slack=Fraction(1, 10**6))
+    with pytest.raises(InvalidParameter, match="no pure bound"):
+        book.charge(gaussian("0.001"), "no slack")
+    assert book.spent == Guarantee(Fraction(1, 4) + paid.amount, slack)
+
+
+def test_the_currency_is_fixed_before_the_first_charge(place: Place) -> None:
+    place.open()
+    for other in (Guarantee.read(rho="1"), Guarantee.read(epsilon="1", delta="1e-6")):
+        with pytest.raises(LedgerError, match="counts epsilon, and the policy gives"):
+            place.open(other)
+    assert place.open().left == epsilon(1)
+
+
+# Shares -----------------------------------------------------------------------------------------------
+
+
+def test_a_share_is_part_of_the_total_never_beside_it(place: Place) -> None:
+    book = place.open()
+    for name in ("ana", "bob", "eve"):
+        book.share(Share(name, epsilon("0.5")))
+    book.charge(spend("0.5"), "a", analyst="ana")
+    with pytest.raises(BudgetExceeded, match="the share of 'ana' has only epsilon 0 left"):
+        book.charge(spend("0.000000000001"), "b", analyst="ana")
+    book.charge(spend("0.4"), "c", analyst="bob")
+    assert book.left_for("eve") == epsilon("0.1")  # of her half only what the database still has
+    with pytest.raises(BudgetExceeded, match=r"'test' has only epsilon 0.1 left"):
+        book.charge(spend("0.2"), "d", analyst="eve")
+    book.charge(spend("0.1"), "d", analyst="eve")
+    assert book.left.amount == 0
+
+
+def test_once_there_are_shares_a_stranger_needs_one(place: Place) -> None:
+    book = place.open()
+    book.charge(spend("0.1"), "a", analyst="mallory")
+    book.share(Share("ana", epsilon("0.5")))
+    with pytest.raises(BudgetExceeded, match="whoever has no share has only epsilon 0 left"):
+        book.charge(spend("0.1"), "b", analyst="mallory")
+    assert book.left_for("mallory").amount == 0
+    book.charge(spend("0.1"), "c")  # the owner, who gives no name
+    book.share(Share("mallory", epsilon("0.2")))
+    assert book.left_for("mallory") == epsilon("0.1")  # what she spent before counts
+
+
+def test_a_group_spends_one_share_together(place: Place) -> None:
+    book = place.open()
+    book.share(Share("students", epsilon("0.3"), members=("ana", "bob")))
+    book.charge(spend("0.2"), "a", analyst="ana")
+    assert book.left_for("bob") == epsilon("0.1")
+    with pytest.raises(BudgetExceeded, match="the share of 'students'"):
+        book.charge(spend("0.2"), "b", analyst="bob")
+    assert [entry.analyst for entry in book.history()] == ["ana"]
+
+
+@pytest.mark.parametrize(
+    ("every", "days", "again"),
+    [("day", 1, "2023-11-15"), ("week", 6, "2023-11-20"), ("month", 17, "2023-12-01")],
+)
+def test_a_refresh_fills_the_share_and_spends_the_total(
+    place: Place, every: str, days: int, again: str
+) -> None:
+    book = place.open()
+    book.share(Share("ana", epsilon("0.4"), every))
+    book.charge(spend("0.4"), "a", analyst="ana")
+    with pytest.raises(
+        BudgetExceeded, match=f"wait until {again}, when it is filled up out of the database's"
+    ):
+        book.charge(spend("0.1"), "b", analyst="ana")
+    place.now += days * DAY
+    assert book.left_for("ana") == epsilon("0.4")
+    book.charge(spend("0.4"), "b", analyst="ana")
+    place.now += 40 * DAY
+    assert book.left_for("ana") == epsilon("0.2")  # nothing comes from nowhere
+    with pytest.raises(BudgetExceeded):
+        book.charge(spend("0.3"), "c", analyst="ana")
+
+
+def test_a_clock_that_jumps_back_refreshes_nothing_and_reorders_nothing(place: Place) -> None:
+    book = place.open()
+    book.share(Share("ana", epsilon("0.1"), "day"))
+    for key in ("a", "b", "c"):
+        book.charge(spend("0.1"), key, analyst="ana")
+        place.now += DAY
+    place.now = NOW - 400 * DAY
+    with pytest.raises(BudgetExceeded):
+        book.charge(spend("0.1"), "d", analyst="ana")
+    book.charge(spend("0.1"), "e")
+    times = [entry.at for entry in book.entries()]
+    assert times == sorted(times)
+    assert book.verify() == len(times)
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        Share("", epsilon("0.1")),
+        Share("ana", Guarantee.read(rho="0.1")),
+        Share("ana", epsilon("0.1"), "hour"),
+        Share("team", epsilon("0.1"), members=("ana", " ")),
+    ],
+)
+def test_a_share_that_cannot_be_meant_is_refused(place: Place, share: Share) -> None:
+    book = place.open()
+    with pytest.raises(InvalidParameter):
+        book.share(share)
+    assert book.shares() == ()
+
+
+# Several databases about the same people --------------------------------------------------------------
+
+
+def test_databases_of_one_domain_share_the_total_and_no_release(place: Place) -> None:
+    first, second = place.open(), place.open(name="other")
+    first.keep(first.charge(spend("0.6"), "key"), Secret(((1,),)))
+    assert second.left == epsilon("0.4")
+    assert second.kept("key", spend("0.6")) is None
+    with pytest.raises(BudgetExceeded, match=r"'other' has only epsilon 0.4 left"):
+        second.charge(spend("0.6"), "key")
+    second.data_changed()
+    assert (first.data_version, second.data_version) == (1, 2)
+    assert first.kept("key", spend("0.6")) is not None
+
+
+def test_grants_and_policies_are_entries(place: Place) -> None:
+    place.open(policy="a")
+    place.open(policy="a")
+    place.open("2", policy="a")
+    book = place.open("2", policy="b")
+    book.note("tune", {"columns": ["age"]})
+    assert [entry.kind for entry in book.entries()] == ["opened", "grant", "grant", "policy", "tune"]
+
+
+# The chain --------------------------------------------------------------------------------------------
+
+
+def filled(place: Place) -> Ledger:
+    book = place.open()
+    for key in ("a", "b", "c"):
+        book.keep(book.charge(spend("0.1"), key, question=f"{key}?", analyst=key), Secret(((7,),)))
+    return book
+
+
+def test_a_whole_ledger_is_verified(place: Place) -> None:
+    book = filled(place)
+    receipt = book.charge(spend("0.1"), "d")
+    assert book.verify() == 9
+    assert book.verify(f"{receipt.number}-{receipt.head[:16]}") == 9
+    assert book.head == f"{receipt.number}-{receipt.head}"
+    for wrong in (f"{receipt.number}-{'0' * 16}", f"99-{receipt.head}", f"{receipt.number}-", "x"):
+        with pytest.raises(LedgerError, match="has no entry"):
+            book.verify(wrong)
+
+
+def test_entries_stay_as_they_are(place: Place) -> None:
+    filled(place)
+    for statement in ("UPDATE entries SET amount = 0", "DELETE FROM entries"):
+        with pytest.raises((sqlite3.Error, psycopg.Error), match="stay as they are"):
+            place.run(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET amount = 1 WHERE number = 3",
+        "UPDATE entries SET spent = 0 WHERE number = 8",
+        "UPDATE entries SET body = REPLACE(body, '7', '8') WHERE number = 4",
+        "UPDATE entries SET who = 'x' WHERE number = 5",
+        "UPDATE entries SET at = at + 1 WHERE number = 5",
+        "UPDATE entries SET topic = NULL WHERE number = 5",
+        "UPDATE entries SET head = 'x' WHERE number = 8",
+        "DELETE FROM entries WHERE number = 5",
+        "DELETE FROM entries WHERE number >= 7",
+        "DELETE FROM entries WHERE number >= 2",
+    ],
+)
+def test_a_ledger_that_was_tampered_with_answers_nothing(place: Place, statement: str) -> None:
+    book = filled(place)
+    place.tamper(statement)
+    with pytest.raises(LedgerError, match="othing is charged or answered"):
+        place.open()
+    if statement.endswith(
+        ("number >= 7", "number >= 2", "number = 8")
+    ):  # whoever has it open meets the wrong end at once
+        with pytest.raises(LedgerError, match="othing is charged or answered"):
+            book.charge(spend("0.1"), "d")
+
+
+def test_a_forged_chain_is_found_by_what_is_remembered(place: Place) -> None:
+    """Somebody who can compute hashes writes a new history; the old one is remembered outside."""
+    filled(place)
+    shutil.copy(place.head, place.folder / "kept.head")
+    place.head.unlink()
+    if place.store == "sqlite":
+        for name in ("test.ledger", "test.ledger-wal", "test.ledger-shm"):
+            (place.folder / name).unlink(missing_ok=True)
+    else:
+        place.run("DROP SCHEMA sfumato CASCADE")
+    place.open()
+    shutil.copy(place.folder / "kept.head", place.head)
+    with pytest.raises(LedgerError, match="another ledger"):
+        place.open()
+
+
+def copied(folder: Path, to: Path) -> None:
+    to.mkdir()
+    for name in ("test.ledger", "test.ledger-wal", "test.ledger-shm"):
+        if (folder / name).exists():
+            shutil.copy(folder / name, to / name)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_an_older_copy_answers_nothing_until_the_owner_goes_on(file: Place, what: str) -> None:
+    book = file.open()
+    book.charge(spend("0.25"), "a")
+    copied(file.folder, file.folder / "old")
+    if what == "folder":
+        shutil.copy(file.head, file.folder / "old" / "test.ledger.head")
+    book.charge(spend("0.5"), "b")
+    del book
+    gc.collect()
+    for each in (file.folder / "old").iterdir():
+        shutil.copy(each, file.folder / each.name)
+    with pytest.raises(LedgerError, match=r"older than what .* remembers"):
+        file.open()
+    again = file.open(accept=True)
+    assert again.spent == epsilon("0.75")
+    assert [entry.kind for entry in again.entries()][-1] == "restored"
+    assert file.open().left == epsilon("0.25")
+
+
+def test_a_deleted_ledger_does_not_reset_the_budget(place: Place) -> None:
+    filled(place)
+    if place.store == "sqlite":
+        place.file.unlink()
+    else:
+        place.run("DROP SCHEMA sfumato CASCADE")
+    with pytest.raises(LedgerError, match=r"remembers one that had spent epsilon 0.3.*--accept"):
+        place.open()
+    assert place.open(accept=True).left == epsilon("0.7")
+
+
+def test_a_ledger_cut_short_answers_nothing(file: Place) -> None:
+    filled(file)
+    with sqlite3.connect(file.address) as store:
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.close()
+    whole = file.file.read_bytes()
+    for size in (0, 100, len(whole) // 2, len(whole) - 4096):
+        file.file.write_bytes(whole[:size])
+        for side in ("-wal", "-shm"):
+            Path(f"{file.address}{side}").unlink(missing_ok=True)
+        with pytest.raises(LedgerError):
+            file.open()
+
+
+def test_a_ledger_replaced_while_open_is_noticed(file: Place) -> None:
+    book = filled(file)
+    shutil.copy(file.file, file.folder / "copy")
+    os.replace(file.folder / "copy", file.file)
+    with pytest.raises(LedgerError, match="replaced while it was open"):
+        book.charge(spend("0.1"), "d")
+
+
+def test_a_damaged_memory_of_the_head_is_refused_not_ignored(place: Place) -> None:
+    filled(place)
+    place.head.write_text("garbage")
+    with pytest.raises(LedgerError, match="cannot be read"):
+        place.open()
+    place.head.unlink()
+    assert place.open().verify() == 8
+
+
+def test_a_state_folder_that_cannot_be_written_is_no_obstacle(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.folder / "closed").write_text("a file where a folder is wanted")
+    monkeypatch.setenv("XDG_STATE_HOME", str(place.folder / "closed"))
+    assert filled(place).verify() == 8
+
+
+def test_a_ledger_of_the_first_form_is_taken_over(file: Place) -> None:
+    old = """
+    CREATE TABLE about (currency TEXT NOT NULL, data_version INTEGER NOT NULL);
+    CREATE TABLE charges (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, key TEXT NOT NULL,
+        data_version INTEGER NOT NULL, question TEXT NOT NULL, spend TEXT NOT NULL, price INTEGER NOT NULL,
+        spent INTEGER NOT NULL);
+    CREATE TABLE releases (number INTEGER NOT NULL, turn INTEGER NOT NULL, drawn TEXT NOT NULL);
+    INSERT INTO about VALUES ('epsilon', 3);
+    PRAGMA application_id = 6228592;
+    PRAGMA user_version = 1;
+    """
+    with sqlite3.connect(file.address) as store:
+        store.executescript(old)
+        for key, drawn in (("a", "[[5]]"), ("b", None)):
+            row = (NOW, key, 3, f"{key}?", record.write(spend("0.25")), 250_000_000_000, 0)
+            columns = "at, key, data_version, question, spend, price, spent"
+            insert = f"INSERT INTO charges ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            number = store.execute(insert, row).lastrowid
+            if drawn:
+                store.execute("INSERT INTO releases VALUES (?, 0, ?)", (number, drawn))
+    store.close()
+    book = file.open()
+    assert (book.spent, book.data_version) == (epsilon("0.5"), 3)
+    kept = book.kept("a", spend("0.25"))
+    assert kept is not None
+    assert kept.drawn == ((5,),)
+    assert book.charge(spend("0.25"), "b").charged.amount == 0
+    assert [(entry.question, entry.redeemed) for entry in book.history()] == [("a?", True), ("b?", False)]
+    assert file.open().verify() == 6
+
+
+# Stored forms -----------------------------------------------------------------------------------------
 
 
 def test_what_was_run_is_stored_and_read_back_exactly() -> None:
@@ -167,37 +610,37 @@ def test_the_stored_form_is_what_it_always_was() -> None:
 # Other files -----------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "test.ledger").write_text("hello", encoding="utf-8")
+def test_a_file_that_is_no_ledger_is_left_alone(file: Place) -> None:
+    (file.file).write_text("hello", encoding="utf-8")
     with pytest.raises(LedgerError, match="nothing is answered"):
-        ledger(tmp_path)
-    assert (tmp_path / "test.ledger").read_text(encoding="utf-8") == "hello"
+        file.open()
+    assert (file.file).read_text(encoding="utf-8") == "hello"
 
 
-def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "test.ledger") as other:
+def test_a_foreign_database_is_left_alone(file: Place) -> None:
+    with sqlite3.connect(file.file) as other:
         other.execute("CREATE TABLE mine (x)")
     with pytest.raises(LedgerError, match="not a ledger"):
-        ledger(tmp_path)
+        file.open()
 
 
-def test_a_newer_ledger_is_left_alone(tmp_path: Path) -> None:
-    ledger(tmp_path)
-    with sqlite3.connect(tmp_path / "test.ledger") as other:
+def test_a_newer_ledger_is_left_alone(file: Place) -> None:
+    file.open()
+    with sqlite3.connect(file.file) as other:
         other.execute("PRAGMA user_version = 99")
     with pytest.raises(LedgerError, match="newer"):
-        ledger(tmp_path)
+        file.open()
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(file: Place) -> None:
     with pytest.raises(LedgerError, match="cannot be used"):
-        ledger(tmp_path / "nowhere")
+        Place("sqlite", str(file.folder / "nowhere" / "x.ledger"), file.folder).open()
 
 
-def test_a_draw_that_cannot_be_stored_is_not_shown(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_a_draw_that_cannot_be_stored_is_not_shown(file: Place) -> None:
+    book = file.open()
     receipt = book.charge(spend("0.5"), "key")
-    book._opened().execute("DROP TABLE releases")
+    file.tamper("DROP TABLE entries")
     with pytest.raises(LedgerError, match="not shown") as caught:
         book.keep(receipt, Secret(((773_100,),)))
     assert caught.value.__context__ is None
@@ -209,8 +652,8 @@ def test_a_draw_that_cannot_be_stored_is_not_shown(tmp_path: Path) -> None:
 # Many at once ----------------------------------------------------------------------------------------
 
 
-def _spend_all(path: str, worker: int, ready: Any, queue: Any) -> None:
-    book = Ledger(Path(path), name="test", total=Guarantee.parse("1"))
+def _spend_all(address: str, witness: str, worker: int, ready: Any, queue: Any) -> None:
+    book = Ledger(address, name="test", total=Guarantee.parse("1"), witness=Path(witness))
     ready.wait()
     paid = 0
     for turn in range(25):
@@ -223,24 +666,26 @@ def _spend_all(path: str, worker: int, ready: Any, queue: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_together_cannot_overspend(tmp_path: Path, method: str) -> None:
+def test_eight_processes_together_cannot_overspend(place: Place, method: str) -> None:
+    count = 8 if method == "fork" else 3
     context: Any = multiprocessing.get_context(method)
-    ready, queue = context.Barrier(4), context.Queue()
-    path = str(tmp_path / "test.ledger")
-    workers = [context.Process(target=_spend_all, args=(path, i, ready, queue)) for i in range(4)]
+    ready, queue = context.Barrier(count), context.Queue()
+    given = (place.address, str(place.file))
+    workers = [context.Process(target=_spend_all, args=(*given, i, ready, queue)) for i in range(count)]
     for worker in workers:
         worker.start()
     paid = sum(queue.get(timeout=120) for _ in workers)
     for worker in workers:
         worker.join()
-    book = ledger(tmp_path)
-    assert paid == 33  # of 100 attempts at 0.03 under a budget of 1
-    assert book.spent == Fraction(99, 100)
+    book = place.open()
+    assert paid == 33  # of many attempts at 0.03 under a budget of 1
+    assert book.spent == epsilon("0.99")
     assert len(book.history()) == 33
+    assert book.verify() == 35
 
 
-def test_threads_share_one_ledger(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_threads_share_one_ledger(place: Place) -> None:
+    book = place.open()
     refused: list[int] = []
 
     def work(worker: int) -> None:
@@ -255,70 +700,137 @@ def test_threads_share_one_ledger(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert book.left == 0
+    assert book.left.amount == 0
     assert len(refused) == 12
+    assert book.verify() == 10
 
 
-def test_a_forked_child_uses_its_own_connection(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_who_finds_the_lock_taken_is_written_by_the_one_who_has_it(file: Place) -> None:
+    """One process holds the lock and finds the wishes of two others: one transaction, three answers."""
+    book = file.open()
+    go, start = os.pipe()
+    children = []
+    for name in ("a", "b"):
+        reader, writer = os.pipe()
+        if (child := os.fork()) == 0:
+            os.read(go, 1)
+            receipt = book.charge(spend("0.25"), name)
+            os.write(writer, json.dumps([receipt.number, str(receipt.charged)]).encode())
+            os._exit(0)
+        children.append((child, reader))
+    assert book.store.alone(wait=True)
+    os.write(start, b"xx")
+    queue = book.store.queue
+    assert queue is not None
+    waited_until(lambda: len(list(queue.wishes())) == 2)
+    commits = counted(book)
+    [mine] = book._answers([wish(book, "c")])
+    assert len(commits) == 1
+    assert mine["new"] is True
+    told = []
+    for child, reader in children:
+        told.append(json.loads(os.read(reader, 1000)))
+        assert os.waitpid(child, 0)[1] == 0
+    assert sorted([mine["receipt"][0], *(number for number, _ in told)]) == [3, 4, 5]
+    assert [charged for _, charged in told] == ["epsilon 0.25"] * 2
+    assert book.verify() == 5
+
+
+def wish(book: Ledger, key: str) -> dict[str, Any]:
+    """What `charge` hands to the writer."""
+    price = [250_000_000_000, 0]
+    return {
+        "act": "charge", "key": key, "spend": record.write(spend("0.25")), "question": "", "analyst": "",
+        "price": price, "limit": [10**12, 0], "name": book.name, "at": 0,
+    }  # fmt: skip
+
+
+def waited_until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it never came to that")
+
+
+def counted(book: Ledger) -> list[str]:
+    """The commits of a ledger's connection from now on."""
+    commits: list[str] = []
+    store = book.store
+    assert isinstance(store, SQLite)
+    store._opened().set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    return commits
+
+
+def test_a_wish_of_a_process_that_died_is_not_written(file: Place) -> None:
+    book = file.open()
+    if (child := os.fork()) == 0:
+        queue = queues.Queue(file.folder / "test.ledger.queue")
+        queue.ask(json.dumps([wish(book, "dead")]).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert os.listdir(file.folder / "test.ledger.queue") == ["0"]
+    book.charge(spend("0.25"), "alive")
+    assert book.spent == epsilon("0.25")
+    assert os.listdir(file.folder / "test.ledger.queue") == []
+
+
+def test_a_torn_wish_is_not_read(file: Place) -> None:
+    book = file.open()
+    queue = queues.Queue(file.folder / "test.ledger.queue")
+    queue.ask(json.dumps([wish(book, "torn")]).encode())
+    assert queue._own is not None
+    queue._own[1][queues.START + 3] = ord("x")
+    book.charge(spend("0.25"), "whole")
+    assert book.spent == epsilon("0.25")
+    queue.rest()
+
+
+def test_a_wish_too_long_for_the_queue_waits_for_its_own_turn(file: Place) -> None:
+    book = file.open()
+    receipt = book.charge(spend("0.5"), "key")
+    wide = (tuple(range(200_000)),)
+    assert not queues.Queue(file.folder / "q").ask(json.dumps(wide).encode())
+    assert book.keep(receipt, Secret(wide)) == wide
+
+
+def test_a_forked_child_uses_its_own_connection(place: Place) -> None:
+    book = place.open()
     book.charge(spend("0.25"), "parent")
     if (child := os.fork()) == 0:
         book.charge(spend("0.25"), "child")
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert book.spent == Fraction(1, 2)
+    assert book.spent == epsilon("0.5")
 
 
-def test_a_child_that_outlives_its_parent_s_ledger_loses_no_charge(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_parent_s_ledger_loses_no_charge(place: Place) -> None:
     """A connection copied by a fork made SQLite drop the log under the child: its charges vanished."""
-    book = ledger(tmp_path, total="3")
+    book = place.open("3")
     book.charge(spend("1"), "parent")
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            assert book.spent == 1
+            assert book.spent == epsilon(1)
             os.read(reader, 1)  # until the parent has let go of its ledger
             for key in ("child 1", "child 2"):
                 book.charge(spend("1"), key)
             os._exit(0)
         finally:
             os._exit(1)
-    assert book.spent == 1
+    assert book.spent == epsilon(1)
     del book
     gc.collect()
     os.write(writer, b"x")
     assert os.waitpid(child, 0)[1] == 0
-    again = ledger(tmp_path, total="3")
-    assert again.spent == 3
+    again = place.open("3")
+    assert again.spent == epsilon(3)
     with pytest.raises(BudgetExceeded):
         again.charge(spend("1"), "one too many")
 
 
-def test_an_interrupted_transaction_is_rolled_back(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
-
-    def interrupted() -> None:
-        with book._transaction() as store:
-            store.execute("UPDATE about SET data_version = 99")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert book.data_version == 1
-    book.charge(spend("0.5"), "key")
-
-
-def test_a_complaint_has_no_chain(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
-    (tmp_path / "test.ledger").unlink()
-    with pytest.raises(LedgerError) as caught:
-        book.charge(spend("0.5"), "key")
-    assert caught.value.__context__ is None
-    assert caught.value.__cause__ is None
-
-
-def test_two_redeemers_of_one_receipt_see_the_same_release(tmp_path: Path) -> None:
-    book = ledger(tmp_path)
+def test_two_redeemers_of_one_receipt_see_the_same_release(place: Place) -> None:
+    book = place.open()
     receipt = book.charge(spend("0.5"), "key")
     seen: list[object] = []
     threads = [
@@ -330,6 +842,120 @@ def test_two_redeemers_of_one_receipt_see_the_same_release(tmp_path: Path) -> No
     for thread in threads:
         thread.join()
     assert len(set(seen)) == 1
+
+
+def test_two_processes_redeeming_one_receipt_show_the_same_release(place: Place) -> None:
+    book = place.open()
+    receipt = book.charge(spend("0.5"), "key")
+    readers = []
+    for value in (1, 2, 3, 4):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.write(writer, repr(book.keep(receipt, Secret(((value,),)))).encode())
+            os._exit(0)
+        os.close(writer)
+        readers.append(reader)
+    shown = {os.read(reader, 100) for reader in readers}
+    for _ in readers:
+        os.wait()
+    assert len(shown) == 1
+    kept = book.kept("key", spend("0.5"))
+    assert kept is not None
+    assert repr(kept.drawn).encode() in shown
+
+
+# Failures --------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_transaction_is_rolled_back(place: Place) -> None:
+    book = place.open()
+
+    def interrupted() -> None:
+        book.store.alone(wait=True)
+        try:
+            with book.store.writing():
+                book._append("note", 0, {})
+                raise KeyboardInterrupt
+        finally:
+            book.store.leave()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert book.verify() == 2
+    book.charge(spend("0.5"), "key")
+
+
+def test_a_full_disk_charges_nothing_shows_nothing_and_breaks_nothing(file: Place) -> None:
+    """The system refuses every write that makes a file longer than it may be, in a child of its own."""
+    book = file.open()
+    receipt = book.charge(spend("0.25"), "key")
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            longest = os.stat(file.address).st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (longest, longest))
+            problem = until_refused(lambda i: book.charge(spend("0.0001"), f"{i}", question="x" * 5000))
+            assert "disk" in problem
+            problem = until_refused(lambda i: book.keep(receipt, Secret((tuple(range(5000)),)), turn=i))
+            assert "not shown" in problem
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    again = file.open()
+    before = again.spent
+    assert again.verify() > 0
+    assert before.amount == sum((entry.price.amount for entry in again.history()), Fraction(0))
+    again.charge(spend("0.25"), "later")
+    assert again.spent.amount == before.amount + Fraction(1, 4)
+
+
+def until_refused(act: Callable[[int], object]) -> str:
+    for turn in range(1000):
+        try:
+            act(turn)
+        except LedgerError as error:
+            return str(error)
+    raise AssertionError("nothing was ever refused")
+
+
+def test_a_server_that_stops_is_an_error_and_one_that_comes_back_is_used(
+    postgres: Any, empty_database: str, tmp_path: Path
+) -> None:
+    place = Place("postgres", empty_database, tmp_path)
+    book = place.open()
+    book.charge(spend("0.25"), "a")
+    postgres.stop()
+    try:
+        with pytest.raises(LedgerError, match="Without it nothing can be charged") as caught:
+            book.charge(spend("0.25"), "b")
+        assert caught.value.__context__ is None
+        with pytest.raises(LedgerError):
+            _ = book.spent
+    finally:
+        postgres.start()
+    book.charge(spend("0.25"), "b")
+    assert book.spent == epsilon("0.5")
+    assert book.verify() == 4
+
+
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(tmp_path: Path) -> None:
+    for address in ("postgresql://ana:hunter2@/%%%", "postgresql://ana:hunter2@nowhere.invalid:1/x"):
+        with pytest.raises(LedgerError) as caught:
+            Ledger(address, name="test", total=epsilon(1), witness=tmp_path / "test.ledger")
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_complaint_has_no_chain(file: Place) -> None:
+    book = file.open()
+    file.file.unlink()
+    with pytest.raises(LedgerError) as caught:
+        book.charge(spend("0.5"), "key")
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
 
 
 # The stored form of every mechanism ----------------------------------------------------------------------
@@ -421,7 +1047,7 @@ def test_a_distance_of_any_size_can_be_read_back() -> None:
     assert not record.read(loud)[0].distances.presence.monotone
 
 
-def test_a_price_in_epsilon_has_no_room_for_a_delta(tmp_path: Path) -> None:
+def test_a_price_in_epsilon_has_no_room_for_a_delta(file: Place) -> None:
     """Neither zCDP nor (epsilon, delta) may pass as a pure epsilon."""
     far = Distance(l0=1, linf=Fraction(1))
     for kind in (
@@ -429,4 +1055,4 @@ def test_a_price_in_epsilon_has_no_room_for_a_delta(tmp_path: Path) -> None:
         SmoothMedian(epsilon=HALF, delta=HALF / 1000, low=0, high=9, size=4),
     ):
         with pytest.raises(InvalidParameter, match="no pure bound"):
-            ledger(tmp_path).charge((Step(kind, Distances(far, far)),), "key")
+            file.open().charge((Step(kind, Distances(far, far)),), "key")

@@ -172,7 +172,7 @@ class Ledger:
     def keep(self, receipt: Receipt, drawn: Secret[Draw], turn: int = 0) -> Draw:
         """Store a release, then show it. If one was stored before, that one is shown and this one is lost."""
         stored: str | None = None
-        interrupted = False
+        interrupted, text = False, ""
         try:
             text = json.dumps(unseal(drawn), separators=(",", ":"))
             stored = self._submit({"act": "keep", "number": receipt.number, "turn": turn, "drawn": text})[
@@ -182,7 +182,7 @@ class Ledger:
             interrupted = True
         except BaseException:  # whatever failed, an unstored draw must not live on in a traceback
             pass
-        del drawn
+        del drawn, text
         if interrupted:
             raise KeyboardInterrupt
         if stored is None:
@@ -365,7 +365,7 @@ class Ledger:
                 return told
             others = [] if queue is None else [(page, json.loads(text)) for page, text in queue.wishes()]
             with self.store.writing():
-                self._check_witness(self._last())
+                self._check_end()
                 answers = [self._perform(wish) for wish in wishes]
                 replies = [(page, [self._perform(wish) for wish in theirs]) for page, theirs in others]
             self._note_witness()
@@ -623,6 +623,14 @@ class Ledger:
             yield line
             before = line
 
+    def _check_end(self) -> None:
+        """Refuse a ledger whose last entry, which holds the totals, is not what was written."""
+        rows = self.store.read(f"SELECT {_ALL} FROM entries c ORDER BY number DESC LIMIT 2")
+        last, before = _Line(*rows[0]), _Line(*rows[1]) if len(rows) > 1 else _FIRST
+        if last.head != _hashed(before.head, rows[0][:-1]):
+            raise self._broken(last, "it is not what was written")
+        self._check_witness(last)
+
     def _check_witness(self, last: _Line) -> None:
         """Refuse a ledger that lacks what is remembered of it."""
         if self._witness.last is None:
@@ -679,6 +687,10 @@ class Ledger:
         """Close everything before a fork; parent and child each open it again when they need it."""
         self.store.rest()
         self._witness.rest()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_witness"):
+            self.rest()
 
 
 class _Ticket:

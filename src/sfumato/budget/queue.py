@@ -46,7 +46,8 @@ class Queue:
         """What somebody else answered to the wish; None if nobody did. Either way it is taken back."""
         assert self._own is not None
         page = self._own[1]
-        text = _text(page) if page[0] == ANSWERED else None
+        text, size = (_text(page) if page[0] == ANSWERED else None), int.from_bytes(page[1:5], "little")
+        page[START : START + size] = bytes(size)  # a draw that was not stored must not lie around
         _put(page, b"", IDLE)
         return text
 

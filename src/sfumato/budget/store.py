@@ -50,11 +50,11 @@ CREATE TABLE entries (
 CREATE INDEX entries_found ON entries (found, number);
 CREATE INDEX entries_who ON entries (who, number)
 """
-SQLITE = """
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'entries stay as they are');
-END| CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'entries stay as they
-are'); END
-"""
+STAY = "BEGIN SELECT RAISE(ABORT, 'entries stay as they are'); END"
+TRIGGERS = (
+    f"CREATE TRIGGER entries_stay BEFORE UPDATE ON entries {STAY}",
+    f"CREATE TRIGGER entries_remain BEFORE DELETE ON entries {STAY}",
+)
 
 
 class Store(ABC):
@@ -173,7 +173,7 @@ class SQLite(Store):
             )
         check_form(str(self.path), form)
         if form < FORM:
-            for statement in [*TABLE.split(";"), *SQLITE.split("|")]:
+            for statement in (*TABLE.split(";"), *TRIGGERS):
                 store.execute(statement)
             store.execute(f"PRAGMA application_id = {APPLICATION}")
             store.execute(f"PRAGMA user_version = {FORM}")
