@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -17,9 +18,11 @@ import pytest
 from tests.support import Row, answer, make, wild_rows
 
 import sfumato as sf
+from sfumato.budget import Share
 
 TEXT = "CANARY-7731"
 NUMBER = 773_177.0  # a cost far outside its bounds
+TOGETHER = ("SELECT SUM(cost) FROM visits WHERE age > 3", "SELECT ward, AVG(cost) FROM visits GROUP BY ward")
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.toml"))
 
 
@@ -57,16 +60,22 @@ def test_nothing_planted_and_no_exact_answer_leaves(policy: str, tmp_path: Path)
                     )
                 except sf.SfumatoError as error:
                     print("".join(traceback.format_exception(error)), repr(vars(error)))
-            print(repr(db), repr(db.budget), db.budget.as_dict())
+            together = db.batch([db.sql(sql, epsilon="0.5") for sql in TOGETHER])
+            print(repr(together), repr(together.release()), [each.rows() for each in together.release()])
+            db.ledger.share(Share("ana", sf.Guarantee.parse("0.5")))
+            print(repr(db), repr(db.budget), db.budget.as_dict(), db.budget.csv(), db.budget.picture())
+            print(db.ledger.entries(), db.ledger.shares(), db.ledger.verify())
         seen.write("".join(str(each) for each in raised))
     finally:
         logging.getLogger().removeHandler(handler)
     assert exact  # there is something to look for
     bodies = {"what was shown": seen.getvalue().encode()}
-    for file in tmp_path.iterdir():
-        if file.suffix != ".duckdb":  # the data themselves
+    state = Path(os.environ["XDG_STATE_HOME"]) / "sfumato"
+    for file in (*tmp_path.rglob("*"), *state.iterdir()):
+        if file.is_file() and file.suffix != ".duckdb":  # the data themselves
             bodies[file.name] = file.read_bytes()
-    assert "hospital.ledger" in bodies
+    assert {"hospital.ledger", "hospital.ledger.head"} < set(bodies)
+    assert any(file.name in bodies for file in state.iterdir())
     for name, body in bodies.items():
         for planted_text in (TEXT, "773177", "77.31", *exact):
             assert planted_text.encode() not in body, (name, planted_text)

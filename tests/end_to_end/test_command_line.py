@@ -10,6 +10,7 @@ import pty
 import random
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import duckdb
 import pytest
@@ -65,7 +67,9 @@ def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
     assert "WITH person AS MATERIALIZED" in explained
     told = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic).stdout
     assert re.search(r"ward +n +95% interval +mean +95% interval", told)
-    assert re.search(r"Charged epsilon 0\.6 \(receipt 3-[0-9a-f]{16}\)\. Epsilon 0\.4 left in 'clinic'\.", told)
+    assert re.search(
+        r"Charged epsilon 0\.6 \(receipt 3-[0-9a-f]{16}\)\. Epsilon 0\.4 left in 'clinic'\.", told
+    )
     again = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic).stdout
     assert "Free: answered from receipt 3" in again
     assert told.splitlines()[:4] == again.splitlines()[:4]
@@ -124,7 +128,17 @@ def test_csv_and_other_levels(clinic: Path) -> None:
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "minus"], 1, "positive decimal"),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--level", "2"], 1, "probability"),
         (["sql", "nowhere.toml", "SELECT COUNT(*) FROM visits", "-e", "1"], 1, "no such policy file"),
-        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"], 2, "Missing option '--epsilon'"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"], 1, "this database counts epsilon"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "--rho", "1"], 1, "counts epsilon"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--delta", "1e-6"], 1, "none for"),
+        (["budget", "clinic.toml", "--verify", "1-0123456789abcdef"], 1, "has no entry 1-0123456789abcdef"),
+        (["budget", "clinic.toml", "--picture", "nowhere/x.svg"], 1, "No such file or directory"),
+        (["grant", "clinic.toml"], 2, "Missing argument 'NAME'"),
+        (["grant", "clinic.toml", "ana"], 1, "one of epsilon and rho"),
+        (["grant", "clinic.toml", "ana", "--rho", "1"], 1, "this ledger counts epsilon"),
+        (["grant", "clinic.toml", "ana", "-e", "many"], 1, "positive decimal"),
+        (["grant", "clinic.toml", "ana", "-e", "1", "--every", "year"], 2, "'day', 'week', 'month'"),
+        (["grant", "clinic.toml", " ", "-e", "1"], 1, "name the analyst"),
         (["check", "clinic.duckdb"], 1, "cannot be read as text"),
         (["check", "."], 2, "is a directory"),
         (["init", "nowhere.duckdb"], 1, "no database file"),
@@ -147,6 +161,83 @@ def test_a_mistake_gets_a_message_not_a_traceback(
     run(*INIT, folder=clinic)
     found = run(*arguments, folder=clinic, code=code)
     assert says in found.stdout + found.stderr
+
+
+def test_the_owner_gives_shares_and_everybody_sees_the_budget(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    told = run("grant", "clinic.toml", "ana", "-e", "0.5", "--every", "month", folder=clinic).stdout
+    assert "ana may spend epsilon 0.5, filled up every month; epsilon 0.5 of it is left now." in told
+    assert "It comes out of the total of clinic, which stays epsilon 1." in told
+    lab = ["grant", "clinic.toml", "lab", "-e", "0.3", "--member", "bob", "--member", "eve"]
+    assert "lab may spend epsilon 0.3; epsilon 0.3 of it is left now." in run(*lab, folder=clinic).stdout
+    facts = json.loads(run(*lab, "--json", folder=clinic).stdout)
+    assert (facts["name"], facts["members"], facts["left"]) == ("lab", ["bob", "eve"], {"epsilon": "0.3"})
+    sql = ["sql", "clinic.toml", "SELECT COUNT(*) AS n FROM visits"]
+    run(*sql, "-e", "0.2", "--as", "bob", folder=clinic)
+    other = ["sql", "clinic.toml", "SELECT SUM(age) FROM visits", "-e", "0.2"]
+    refused = run(*other, "--as", "eve", folder=clinic, code=1).stderr
+    assert "the share of 'lab' has only epsilon 0.1 left" in refused
+    assert "sfumato grant POLICY NAME" in run(*other, "--as", "zed", folder=clinic, code=1).stderr
+    assert "Free: answered from receipt" in run(*sql, "-e", "0.2", "--as", "ana", folder=clinic).stdout
+    run(*other, "--as", "ana", folder=clinic)
+    told = run("budget", "clinic.toml", folder=clinic).stdout
+    assert re.search(r"ana +0\.2 +0\.5 +0\.3 +every month, out of the total", told)
+    assert re.search(r"lab +0\.2 +0\.3 +0\.1 +once", told)
+    rows = list(csv.DictReader(io.StringIO(run("budget", "clinic.toml", "--csv", folder=clinic).stdout)))
+    assert [(row["analyst"], row["epsilon"]) for row in rows] == [("bob", "0.2"), ("ana", "0.2")]
+    run("budget", "clinic.toml", "--picture", "left.svg", folder=clinic)
+    assert ElementTree.parse(clinic / "left.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    facts = json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)
+    assert facts["by_analyst"] == {"bob": "0.2", "ana": "0.2"}
+    assert [share["left"] for share in facts["shares"]] == ["0.3", "0.1"]
+
+
+def test_a_receipt_can_be_looked_for_in_the_ledger(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    sql = "SELECT COUNT(*) AS n FROM visits"
+    head = re.search(
+        r"receipt (3-[0-9a-f]{16})", run("sql", "clinic.toml", sql, "-e", "1", folder=clinic).stdout
+    )
+    assert head is not None
+    told = run("budget", "clinic.toml", "--verify", head[1], folder=clinic).stdout
+    assert "All 4 entries are as they were written." in told
+    assert "All 4 entries" in run("budget", "clinic.toml", "--verify", folder=clinic).stdout
+    facts = json.loads(run("budget", "clinic.toml", "--verify", head[1], "--json", folder=clinic).stdout)
+    assert (facts["entries"], facts["head"][:2]) == (4, "4-")
+
+
+def test_a_ledger_that_was_lost_or_is_an_old_copy_is_refused_until_the_owner_accepts(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    ledger, old = clinic / "clinic.ledger", clinic / "old"
+    run("sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "0.2", folder=clinic)
+    shutil.copy(ledger, old)
+    run("sql", "clinic.toml", "SELECT SUM(age) FROM visits", "-e", "0.3", folder=clinic)
+    shutil.copy(old, ledger)
+    question = ["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "0.2"]
+    assert "is older than what" in run(*question, folder=clinic, code=1).stderr
+    assert "epsilon 0.5 of epsilon 1 spent" in run("budget", "clinic.toml", "--accept", folder=clinic).stdout
+    assert "Free: answered from receipt 3" in run(*question, folder=clinic).stdout
+    ledger.unlink()
+    refused = run(*question, folder=clinic, code=1).stderr
+    assert "remembers one that had spent epsilon 0.5" in refused
+    assert "sfumato budget POLICY --accept" in refused
+    assert not ledger.exists()
+    assert "epsilon 0.5 of epsilon 1 spent" in run("budget", "clinic.toml", "--accept", folder=clinic).stdout
+
+
+def test_a_budget_of_rho_is_asked_and_told_in_rho(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    policy = clinic / "clinic.toml"
+    policy.write_text(
+        policy.read_text(encoding="utf-8").replace('epsilon = "1"', 'rho = "0.5"'), encoding="utf-8"
+    )
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    assert "counts rho" in run("sql", "clinic.toml", sql, "-e", "0.1", folder=clinic, code=1).stderr
+    told = run("explain", "clinic.toml", sql, "--rho", "0.1", folder=clinic).stdout
+    assert "rho 0.1, of 0.5 left" in told
+    assert "gaussian noise, 95% of it within" in told
+    assert "Charged rho 0.1" in run("sql", "clinic.toml", sql, "--rho", "0.1", folder=clinic).stdout
+    assert "rho 0.1 of rho 0.5 spent, 0.4 left" in run("budget", "clinic.toml", folder=clinic).stdout
 
 
 def test_a_silly_level_is_refused_before_the_charge(clinic: Path) -> None:
@@ -211,7 +302,17 @@ def test_init_asks_the_owner_at_a_terminal(clinic: Path) -> None:
 
 def test_help_version_and_completion(tmp_path: Path) -> None:
     told = run("--help", folder=tmp_path).stdout
-    for command in ("budget", "check", "completion", "data-changed", "demo", "explain", "init", "sql"):
+    for command in (
+        "budget",
+        "check",
+        "completion",
+        "data-changed",
+        "demo",
+        "explain",
+        "grant",
+        "init",
+        "sql",
+    ):
         assert re.search(rf"^  {command} ", told, re.MULTILINE), command
         assert "--json" in run(command, "--help", folder=tmp_path).stdout or command == "completion"
     assert run("--version", folder=tmp_path).stdout.strip() == "sfumato, version 0.1.0"

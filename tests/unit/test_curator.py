@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import datetime
+import io
+import json
 import random
+import re
+import shutil
 from fractions import Fraction
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import duckdb
 import pytest
 from tests.support import Row, answer, make, opened, wild_table
 
 import sfumato as sf
+from sfumato.budget import Share
+from sfumato.budget.composition import zcdp
 from sfumato.curator.calibrate import calibrate
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee
@@ -341,3 +350,392 @@ def test_keys_of_a_public_table_are_read_sorted(tmp_path: Path) -> None:
         db._source.keys("wards", "nothing", "text")
     with pytest.raises(sf.SourceError, match="must name a integer column"):
         db._source.keys("wards", "ward", "integer")
+
+
+# Currencies ------------------------------------------------------------------------------------------
+
+DELTA = Fraction(1, 10**6)
+
+
+def counting(folder: Path, budget: str, rows: list[Row] | None = None) -> Path:
+    """A policy whose [budget] reads so."""
+    path = make(folder, ROWS if rows is None else rows)
+    text = path.read_text(encoding="utf-8")
+    assert 'epsilon = "1000000"' in text
+    path.write_text(text.replace('epsilon = "1000000"', budget), encoding="utf-8")
+    return path
+
+
+def counts(db: sf.Database, count: int, epsilon: str = "0.01") -> list[sf.Question]:
+    return [
+        db.sql(f"SELECT COUNT(*) AS n FROM visits WHERE age <> {age}", epsilon=epsilon)
+        for age in range(count)
+    ]
+
+
+def kinds(question: sf.Question) -> set[str]:
+    return {step.mechanism.name for step in question.query.columns}
+
+
+def test_a_budget_of_rho_takes_gaussian_noise_and_adds_rhos_up(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'rho = "0.5"'))
+    question = db.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", rho="0.1")
+    assert kinds(question) == {"gaussian"}
+    assert question.price == Guarantee.read(rho="0.1")
+    release = question.release()
+    assert release.cost == release.guarantee == question.price
+    assert "Charged rho 0.1 (receipt 3-" in repr(release)
+    assert "Rho 0.4 left in 'hospital'" in repr(release)
+    assert release.as_dict()["rho"] == "0.1"
+    assert question.release().cost == Guarantee.read(rho=1).of(Fraction(0))
+    assert "rho 0.1 of rho 0.5 spent, 0.4 left" in repr(db.budget)
+    assert db.budget.left == Guarantee.read(rho="0.4")
+    with pytest.raises(sf.BudgetExceeded, match=r"only rho 0\.4 left.*raise rho under \[budget\]"):
+        db.sql("SELECT COUNT(*) FROM visits", rho="0.41").release()
+
+
+def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path: Path) -> None:
+    """Whoever is replaced moves a single count no farther than whoever comes, and two groups by twice."""
+    db = sf.open(counting(tmp_path, 'rho = "1"'))
+    alone = db.sql("SELECT COUNT(*) FROM visits", rho="0.1").explain()
+    assert (alone.price, alone.replaced) == (Guarantee.read(rho="0.1"), Guarantee.read(rho="0.1"))
+    groups = db.sql("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", rho="0.1").explain()
+    assert groups.price.amount < groups.replaced.amount <= 4 * groups.price.amount
+    assert f"its values: {groups.replaced}" in repr(groups)
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "says"),
+    [
+        ('rho = "0.5"', {"epsilon": "0.1"}, 'this database counts rho: write rho="0.01"'),
+        ('rho = "0.5"', {}, 'this database counts rho: write rho="0.01"'),
+        ('rho = "0.5"', {"rho": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
+        ('epsilon = "1"', {"rho": "0.1"}, 'this database counts epsilon: write epsilon="0.1"'),
+        ('epsilon = "1"', {"rho": "0.1", "epsilon": "0.1"}, "this database counts epsilon"),
+        ('epsilon = "1"', {}, 'this database counts epsilon: write epsilon="0.1"'),
+        ('epsilon = "1"', {"epsilon": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
+        ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "0"}, "delta = 0 cannot be used"),
+        ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1"}, "far below 1"),
+        ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1e-19"}, "at most 18 decimals"),
+    ],
+)
+def test_a_price_in_another_currency_is_refused_and_says_what_to_write(
+    tmp_path: Path, budget: str, price: dict[str, str], says: str
+) -> None:
+    db = sf.open(counting(tmp_path, budget))
+    with pytest.raises(sf.InvalidParameter, match=re.escape(says)):
+        db.sql("SELECT COUNT(*) FROM visits", **price)  # type: ignore[arg-type]
+    assert db.budget.spent.amount == 0
+
+
+def test_the_currency_of_a_ledger_stays_what_it_was(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'rho = "0.5"')
+    sf.open(path)
+    path.write_text(path.read_text(encoding="utf-8").replace("rho =", "epsilon ="), encoding="utf-8")
+    with pytest.raises(sf.LedgerError, match="counts rho, and the policy gives epsilon"):
+        sf.open(path)
+
+
+def test_with_a_delta_a_count_keeps_geometric_noise_and_its_delta(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "1"\ndelta = "1e-6"'))
+    question = db.sql("SELECT COUNT(*) AS n FROM visits", epsilon="0.1", delta="1e-7")
+    assert kinds(question) == {"geometric"}
+    assert question.release().cost == Guarantee.parse("0.1")  # no delta was needed, so none was taken
+    assert db.budget.spent == Guarantee.parse("0.1")
+
+
+def test_with_a_delta_many_columns_take_gaussian_noise_that_is_narrower(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "1"\ndelta = "1e-6"'))
+    columns = ", ".join(f"COUNT({name})" for name in ("pid", "age", "cost", "temp", "paid", "ward", "day"))
+    sql = f"SELECT floor_no, {columns}, SUM(age), SUM(cost), SUM(temp) FROM visits GROUP BY floor_no"
+    pure = db.sql(sql, epsilon="0.1")
+    approximate = db.sql(sql, epsilon="0.1", delta="1e-7")
+    assert (kinds(pure), kinds(approximate)) == ({"geometric"}, {"gaussian"})
+    spread = [
+        [step.mechanism.noise.window(Fraction(1, 20))[-1] for step in question.query.columns]
+        for question in (pure, approximate)
+    ]
+    assert all(narrow < wide for wide, narrow in zip(*spread, strict=True))
+    assert approximate.price.delta == Fraction(1, 10**7)
+    assert Fraction(99, 1000) < approximate.price.amount <= Fraction(1, 10)
+    assert approximate.release().cost == db.budget.spent == approximate.price
+    assert approximate.explain().as_dict()["delta"] == "0.0000001"
+    with pytest.raises(sf.BudgetExceeded, match="delta"):
+        db.sql(sql + " ORDER BY floor_no", epsilon="0.2", delta="0.00000095").release()
+
+
+# Batches ---------------------------------------------------------------------------------------------
+
+
+def test_a_batch_in_epsilon_costs_the_sum_and_is_one_charge(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "1"'))
+    batch = db.batch(counts(db, 20))
+    assert batch.price == batch.apart == Guarantee.parse("0.2")
+    assert "cost epsilon 0.2 together when released" in repr(batch)
+    assert db.budget.spent.amount == 0  # looking is free
+    releases = batch.release()
+    assert len(releases) == 20
+    assert releases.cost == db.budget.spent == Guarantee.parse("0.2")
+    (entry,) = db.budget.history
+    assert entry.question.startswith("batch of 20: SELECT COUNT(*) AS n FROM visits WHERE age <> 0; ")
+    assert {release.receipt.number for release in releases} == {entry.number}
+    assert repr(releases).count("95% interval") == 20
+
+
+def test_a_batch_released_twice_is_free_and_the_same(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    db, later = sf.open(path), sf.open(path)
+    first = db.batch(counts(db, 5)).release()
+    again = later.batch(counts(later, 5)).release()
+    assert again.cost.amount == 0
+    assert [release.drawn for release in again] == [release.drawn for release in first]
+    assert len(later.budget.history) == 1
+    other = later.batch(counts(later, 6)).release()  # another list is another batch
+    assert other.cost == Guarantee.parse("0.06")
+
+
+def test_each_release_of_a_batch_is_about_its_own_question(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "1000"'))
+    questions = [
+        db.sql("SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward", epsilon=200),
+        db.sql("SELECT SUM(age) AS years FROM visits", epsilon=200),
+        db.sql("SELECT COUNT(*) AS n FROM visits WHERE age IN (3)", epsilon=200),
+    ]
+    exact = [answer(question) for question in questions]
+    releases = db.batch(questions).release()
+    for question, release, true in zip(questions, releases, exact, strict=True):
+        assert release.columns == [
+            name
+            for output in question.plan.outputs
+            for name in (
+                [output.name]
+                if output.name == "ward"
+                else [output.name, f"{output.name}_low", f"{output.name}_high"]
+            )
+        ]
+        for column, drawn in zip(true, release.drawn, strict=True):
+            half = max(
+                step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.columns
+            )
+            assert all(abs(y - x) <= half for x, y in zip(column, drawn, strict=True))
+    assert releases[2].rows()[0]["n"] == pytest.approx(0, abs=1)
+
+
+def test_with_a_delta_a_batch_costs_less_than_its_sum(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "1"\ndelta = "1e-6"'))
+    questions = counts(db, 60)
+    batch, plain = db.batch(questions, delta="1e-7"), db.batch(questions)
+    assert plain.price == plain.apart == Guarantee.parse("0.6")
+    assert batch.price.delta == Fraction(1, 10**7)
+    assert batch.price.amount < Fraction(6, 10) * Fraction(2, 3)
+    assert batch.release().cost == batch.price == db.budget.spent
+    assert batch.release().cost.amount == 0
+    assert len(db.budget.history) == 1
+    db.ledger.verify()
+
+
+def test_a_batch_of_nothing_or_of_two_databases_is_refused(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    db, other = sf.open(path), sf.open(path)
+    with pytest.raises(sf.InvalidParameter, match="at least one"):
+        db.batch([])
+    with pytest.raises(sf.InvalidParameter, match="of one database together"):
+        db.batch([*counts(db, 1), *counts(other, 1)])
+    with pytest.raises(sf.InvalidParameter, match="this budget has none for questions"):
+        db.batch(counts(db, 2), delta="1e-7")
+
+
+def test_a_batch_over_budget_draws_nothing(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "0.1"'), coins=NoCoins())
+    with pytest.raises(sf.BudgetExceeded, match=r"asks for epsilon 0\.2.*only epsilon 0\.1 left"):
+        db.batch(counts(db, 20)).release()
+    assert db.budget.spent.amount == 0
+
+
+# The budget, and shares of it ------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.moment = datetime.datetime(2026, 1, 15, tzinfo=datetime.UTC)
+
+    def __call__(self) -> float:
+        return self.moment.timestamp()
+
+
+def test_the_budget_is_told_in_words_csv_json_and_a_picture(tmp_path: Path) -> None:
+    path, clock = counting(tmp_path, 'epsilon = "1"'), Clock()
+    tricky = "SELECT COUNT(*) AS \"a<b & c\" FROM visits WHERE ward = 'O''Brien, \"x\"'"
+    sf.open(path, analyst="ana", clock=clock).sql(tricky, epsilon="0.25").release()
+    clock.moment += datetime.timedelta(days=1)
+    sf.open(path, analyst="bob", clock=clock).sql("SELECT SUM(age) FROM visits", epsilon="0.5").release()
+    sf.open(path, clock=clock).sql("SELECT COUNT(*) FROM visits", epsilon="0.05").release()
+    budget = sf.open(path, clock=clock).budget
+    assert budget.by_analyst() == {
+        "ana": Guarantee.parse("0.25"),
+        "bob": Guarantee.parse("0.5"),
+        "(no name)": Guarantee.parse("0.05"),
+    }
+    assert budget.by_day() == {"2026-01-15": Guarantee.parse("0.25"), "2026-01-16": Guarantee.parse("0.55")}
+    assert sum(each.amount for each in budget.by_day().values()) == budget.spent.amount
+    for said in (
+        "hospital: epsilon 0.8 of epsilon 1 spent, 0.2 left",
+        "COUNT(*) of visits within",
+        "2026-01-15 00:00",
+        tricky,
+        f"head {budget.head[:18]}",
+    ):
+        assert said in repr(budget)
+    rows = list(csv.DictReader(io.StringIO(budget.csv())))
+    assert [row["epsilon"] for row in rows] == ["0.25", "0.5", "0.05"]
+    assert [row["analyst"] for row in rows] == ["ana", "bob", ""]
+    assert [row["spent"] for row in rows] == ["0.25", "0.75", "0.8"]
+    assert rows[0]["question"] == tricky
+    assert {row["released"] for row in rows} == {"True"}
+    facts = json.loads(json.dumps(budget.as_dict()))
+    assert (facts["total"], facts["spent"], facts["left"]) == ("1", "0.8", "0.2")
+    assert facts["by_analyst"] == {"ana": "0.25", "bob": "0.5", "(no name)": "0.05"}
+    assert [each["receipt"] for each in facts["history"]] == [int(row["receipt"]) for row in rows]
+    assert sf.open(path).ledger.verify(facts["head"]) >= 8
+
+
+def heights(picture: str) -> list[float]:
+    """How high the line of a picture stands at each of its points."""
+    line = ElementTree.fromstring(picture).find("{http://www.w3.org/2000/svg}polyline")
+    assert line is not None
+    return [float(point.partition(",")[2]) for point in line.attrib["points"].split()]
+
+
+def test_the_picture_of_a_budget_is_svg_that_falls_from_the_total_to_what_is_left(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    text = path.read_text(encoding="utf-8").replace('name = "hospital"', 'name = "<R&D>"')
+    path.write_text(text, encoding="utf-8")
+    db = sf.open(path)
+    empty = heights(db.budget.picture())
+    assert len(set(empty)) == 1  # nothing spent: a level line
+    db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
+    db.sql("SELECT SUM(age) FROM visits", epsilon="0.5").release()
+    points = heights(db.budget.picture())
+    assert points[0] == empty[0]
+    assert points == sorted(points)  # down the page
+    low, high = points[-1], points[0]
+    assert set(points) == {high, (low + high) / 2, low}
+    assert "&lt;R&amp;D&gt;: epsilon left" in db.budget.picture()
+
+
+def test_how_much_epsilon_a_rho_came_to_is_never_below_the_conversion(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'rho = "0.5"'))
+    assert db.budget.epsilon_so_far(DELTA) == 0
+    db.sql("SELECT COUNT(*) FROM visits", rho="0.25").release()
+    so_far = db.budget.epsilon_so_far(DELTA)
+    assert so_far >= zcdp([Fraction(1, 4)], delta=DELTA)
+    assert so_far < 10
+
+
+def shared(path: Path, **shares: str) -> sf.Database:
+    db = sf.open(path)
+    for name, epsilon in shares.items():
+        db.ledger.share(Share(name, Guarantee.parse(epsilon)))
+    return db
+
+
+def test_an_analyst_spends_her_share_and_no_more(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    shared(path, ana="0.3", bob="0.5")
+    ana = sf.open(path, analyst="ana")
+    ana.sql("SELECT COUNT(*) FROM visits", epsilon="0.2").release()
+    question = ana.sql("SELECT SUM(age) FROM visits", epsilon="0.2")
+    with pytest.raises(sf.BudgetExceeded, match=r"the share of 'ana' has only epsilon 0\.1 left"):
+        question.release()
+    assert ana.budget.spent == Guarantee.parse("0.2")
+    bob = sf.open(path, analyst="bob")
+    assert bob.sql("SELECT COUNT(*) FROM visits", epsilon="0.2").release().cost.amount == 0  # hers is his
+    assert bob.ledger.left_for("bob") == Guarantee.parse("0.5")
+    with pytest.raises(sf.BudgetExceeded, match=r"no share.*sfumato grant"):
+        sf.open(path, analyst="eve").sql("SELECT SUM(age) FROM visits", epsilon="0.2").release()
+    assert re.search(r"ana +0\.2 +0\.3 +0\.1 +once", repr(ana.budget))
+    assert re.search(r"bob +0 +0\.5 +0\.5 +once", repr(ana.budget))
+
+
+def test_a_group_shares_one_allowance(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    sf.open(path).ledger.share(Share("lab", Guarantee.parse("0.3"), members=("ana", "bob")))
+    sf.open(path, analyst="ana").sql("SELECT COUNT(*) FROM visits", epsilon="0.2").release()
+    bob = sf.open(path, analyst="bob")
+    with pytest.raises(sf.BudgetExceeded, match=r"share of 'lab' has only epsilon 0\.1"):
+        bob.sql("SELECT SUM(age) FROM visits", epsilon="0.2").release()
+    bob.sql("SELECT SUM(age) FROM visits", epsilon="0.1").release()
+    assert bob.budget.by_analyst() == {"ana": Guarantee.parse("0.2"), "bob": Guarantee.parse("0.1")}
+    assert re.search(r"lab +0\.3 +0\.3 +0 +once", repr(bob.budget))
+
+
+def test_a_share_is_filled_up_out_of_a_total_that_is_not(tmp_path: Path) -> None:
+    path, clock = counting(tmp_path, 'epsilon = "0.5"'), Clock()
+    sf.open(path, clock=clock).ledger.share(Share("ana", Guarantee.parse("0.2"), every="month"))
+    ana = sf.open(path, analyst="ana", clock=clock)
+    first, second, third = counts(ana, 3, epsilon="0.2")
+    first.release()
+    with pytest.raises(sf.BudgetExceeded, match="wait until 2026-02-01"):
+        second.release()
+    clock.moment = datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC)
+    second.release()
+    clock.moment = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    with pytest.raises(sf.BudgetExceeded, match=r"'hospital' has only epsilon 0\.1 left"):
+        third.release()  # a new month, the same privacy
+    assert ana.budget.spent == Guarantee.parse("0.4")
+    assert ana.ledger.left_for("ana") == Guarantee.parse("0.1")
+
+
+def test_colluding_analysts_never_pass_the_total(tmp_path: Path) -> None:
+    """Ten shares of 0.3 out of 1: together they get 1, however they take turns."""
+    path = counting(tmp_path, 'epsilon = "1"')
+    names = [f"analyst{i}" for i in range(10)]
+    shared(path, **dict.fromkeys(names, "0.3"))
+    rng, granted, refused = random.Random(1), 0, 0
+    databases = [sf.open(path, analyst=name) for name in names]
+    for turn in range(60):
+        db = rng.choice(databases)
+        question = db.sql(f"SELECT COUNT(*) FROM visits WHERE age <> {turn}", epsilon="0.07")
+        try:
+            granted += question.release().cost == Guarantee.parse("0.07")
+        except sf.BudgetExceeded:
+            refused += 1
+        assert db.budget.spent.amount <= 1
+    assert (granted, refused) == (14, 46)
+    budget = databases[0].budget
+    assert budget.spent == Guarantee.parse("0.98")
+    assert all(spent.amount <= Fraction(3, 10) for spent in budget.by_analyst().values())
+    assert sum(spent.amount for spent in budget.by_analyst().values()) == budget.spent.amount
+
+
+# A ledger that is not what it was --------------------------------------------------------------------
+
+
+def test_a_deleted_ledger_is_refused_and_accepted_only_with_what_was_spent(tmp_path: Path) -> None:
+    path = counting(tmp_path, 'epsilon = "1"')
+    db = sf.open(path)
+    db.sql("SELECT COUNT(*) FROM visits", epsilon="0.4").release()
+    del db
+    (tmp_path / "hospital.ledger").unlink()
+    for _ in range(2):  # refusing makes no new one
+        with pytest.raises(sf.LedgerError, match=r"remembers one that had spent epsilon 0\.4.*--accept"):
+            sf.open(path)
+    db = sf.open(path, accept=True)
+    assert db.budget.left == Guarantee.parse("0.6")
+    assert sf.open(path).sql("SELECT COUNT(*) FROM visits", epsilon="0.4").release().cost.amount > 0
+
+
+def test_an_older_copy_of_the_whole_folder_is_refused(tmp_path: Path) -> None:
+    path = counting(tmp_path / "a", 'epsilon = "1"')
+    sf.open(path).sql("SELECT COUNT(*) FROM visits", epsilon="0.1").release()
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    sf.open(path).sql("SELECT SUM(age) FROM visits", epsilon="0.4").release()
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a")
+    with pytest.raises(sf.LedgerError, match="is older than what"):
+        sf.open(path)
+    db = sf.open(path, accept=True)
+    assert db.budget.spent == Guarantee.parse("0.5")
+    assert db.sql("SELECT COUNT(*) FROM visits", epsilon="0.1").release().cost.amount == 0  # still stored

@@ -262,6 +262,11 @@ def test_random_products_against_every_outcome(seed: int) -> None:
     )
 
 
+def test_renyi_lies_between_the_tight_rule_and_the_loose_one() -> None:
+    for steps in (geometric(10).times(1000), NORMAL.times(1000), LAPLACE.times(50)):
+        assert steps.epsilon(MILLIONTH) < steps.renyi(MILLIONTH) < steps.epsilon(MILLIONTH) * Fraction(6, 5)
+
+
 # Sampling ---------------------------------------------------------------------------------------------
 
 
@@ -283,7 +288,9 @@ def test_a_fixed_sample_against_every_outcome(epsilon: Fraction) -> None:
     rate, pair = Fraction(1, 5), pair_of(1, 3)
     mixed = [((1 - rate) * q + rate * p, q) for p, q in pair]
     once = hockey_stick(mixed, epsilon)
-    found = geometric(1, 3).sampled(rate, fixed=True)
+    value = Distance(l0=1, linf=Fraction(3))
+    step = Step(Geometric(scale=Fraction(1)), Distances(value, value))
+    found = PrivacyLoss.of((step,), "value").sampled(rate, fixed=True)
     assert (
         once - Fraction(1, 10**20)
         <= found.delta(epsilon)
@@ -298,6 +305,88 @@ def test_a_fixed_sample_against_every_outcome(epsilon: Fraction) -> None:
         <= found.times(2).delta(epsilon)
         <= twice * (1 + Fraction(1, 10**4)) + Fraction(1, 10**10)
     )
+
+
+def test_what_is_split_beyond_the_window_is_counted() -> None:
+    """Found by attack: mass that the grid moves above the window wrapped round, 9% below the truth."""
+    epsilon, rate = Fraction(6563299767, 536870912), Fraction(149638935463205, 4611686018427387904)
+    at_epsilon, scale, count = Fraction(70328434979521, 2251799813685248), 101034, 37
+    one = PrivacyLoss(((loss.Response(epsilon), 1),)).sampled(rate)
+    found = one.then(geometric(scale, 2).times(count)).delta(at_epsilon)
+    with mpmath.workdps(50):
+        size, share, total = (mpmath.mpf(z.numerator) / z.denominator for z in (epsilon, rate, at_epsilon))
+        x, a = mpmath.exp(size), mpmath.exp(-mpmath.mpf(1) / scale)
+        pairs = [(1 / (1 + x), x / (1 + x)), (x / (1 + x), 1 / (1 + x))]
+        mixed = [((1 - share) * q + share * p, q) for p, q in pairs]
+        law, sums = [a * a / (1 + a), (1 - a) / (1 + a) * a, 1 / (1 + a)], [mpmath.mpf(1)]
+        for _ in range(count):
+            sums = [
+                sum(sums[i - j] * law[j] for j in range(3) if 0 <= i - j < len(sums))
+                for i in range(len(sums) + 2)
+            ]
+        told = [
+            p * s - mpmath.exp(total) * q * t for p, q in mixed for s, t in zip(sums, sums[::-1], strict=True)
+        ]
+        truth = sum(max(each, 0) for each in told)
+        assert float(truth) <= float(found) <= 1.001 * float(truth)
+
+
+@pytest.mark.parametrize(
+    ("part", "rate", "delta", "most"),
+    [
+        (loss.Response(Fraction(23, 100)), Fraction(9, 10), Fraction(1, 20), 0.12),
+        (loss.Response(Fraction(1)), Fraction(1, 10), Fraction(1, 100), 0.14),
+        (loss.Response(Fraction(1, 10)), Fraction(1, 2), Fraction(1, 100), 0.033),
+    ],
+)
+def test_an_epsilon_below_the_window_is_found(
+    part: loss.Response, rate: Fraction, delta: Fraction, most: float
+) -> None:
+    found = PrivacyLoss(((part, 1),)).sampled(rate)
+    assert float(found.epsilon(delta)) <= most
+    assert found.delta(found.epsilon(delta)) <= delta * (1 + Fraction(1, 1000))
+
+
+@pytest.mark.parametrize(
+    "rate", [Fraction(1, 100), Fraction(1, 10**200), Fraction(1, 10**320), 1 - Fraction(1, 10**30)]
+)
+def test_a_single_sampled_response_has_an_answer_everywhere(rate: Fraction) -> None:
+    one = PrivacyLoss(((loss.Response(Fraction(1)), 1),)).sampled(rate)
+    deltas = [one.delta(Fraction(i, 8)) for i in range(12)]
+    assert deltas == sorted(deltas, reverse=True)
+    assert one.epsilon(Fraction(1, 10**6)) <= 1
+
+
+@pytest.mark.parametrize("rho", [Fraction(20_000), Fraction(10) ** 400, Fraction(1, 10**700), Fraction(1000)])
+def test_absurd_noise_has_an_honest_answer(rho: Fraction) -> None:
+    found = PrivacyLoss(((loss.Concentrated(rho), 1),)).delta(Fraction(1))
+    assert found == 1 if rho > 100 else found < Fraction(1, 10**20)
+
+
+def test_gaussian_noise_too_wide_to_be_coarse_is_written_out() -> None:
+    for sigma, steps in ((4200, 1), (4200, 7), (20_000, 13)):
+        for epsilon in (Fraction(0), Fraction(1, 10**4)):
+            truth = gaussian.shift_delta(Fraction(sigma**2), epsilon, steps)
+            assert (
+                truth.low
+                <= discrete_gaussian(sigma**2, steps).delta(epsilon)
+                <= truth.high * Fraction(1001, 1000)
+            )
+
+
+def test_a_delta_below_what_is_written_out_is_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidParameter, match="written out but for"):
+        discrete_gaussian(4).epsilon(Fraction(1, 10**60))
+
+
+def test_sampling_is_for_the_relation_it_is_proved_for() -> None:
+    step = Step(Geometric(scale=Fraction(10)), at())
+    for towards, fixed in (("presence", True), ("value", False)):
+        with pytest.raises(InvalidParameter, match="proved for"):
+            PrivacyLoss.of((step,), towards).sampled(Fraction(1, 10), fixed=fixed)
+    with pytest.raises(InvalidParameter, match="compose alike"):
+        PrivacyLoss.of((step,)).then(PrivacyLoss.of((step,), "value"))
+    assert PrivacyLoss().sampled(Fraction(1, 10)) == PrivacyLoss()
 
 
 def test_sampling_helps_and_has_its_limits() -> None:
@@ -322,7 +411,7 @@ def test_the_bound_on_the_transform_holds(seed: int) -> None:
     for _ in range(8):
         exact = np.convolve(exact, weights.astype(object))
     total = int(weights.sum())
-    given = atoms.Atoms(np.arange(64) / 64.0, weights / total)
+    given = atoms.Atoms(np.arange(64) / 64.0, np.log(weights / total) + 1e-12)
     curve = loss.Curve.of(loss.Sum(((given, 8),)), 4.0)
     for i, mass in enumerate(exact):
         at_loss = np.searchsorted(curve.losses, i / 64)
@@ -337,14 +426,19 @@ def test_every_rounding_points_up() -> None:
     """Fewer masses, smaller losses: the sum with the true ones is never above the sum with the rounded."""
     true = atoms.response(Fraction(1, 3))
     up = true.atoms()
-    assert (up.masses >= true.above).all()
+    assert (up.logs > true.above).all()
     assert (up.losses >= true.losses).all()
 
 
-def test_what_underflows_does_not_vanish() -> None:
-    found = discrete_gaussian(Fraction(1, 400)).parts[0][0]
-    pair = atoms.shifted(found.noise, 1)  # type: ignore[union-attr]
-    assert (pair.atoms().masses > 0).all()
+def test_masses_far_below_a_float_keep_their_size() -> None:
+    """Ten thousand responses: the largest loss has mass (e/(1+e))^k, and a tilt must not blow it up."""
+    losses, logs = optimal(Fraction(1, 2), count=10_000).logs()
+    least, most = -10_000 * math.log1p(math.exp(0.5)), -10_000 * math.log1p(math.exp(-0.5))
+    assert losses[0] == -5000
+    assert losses[-1] == 5000
+    assert 0 <= logs[0] - least < 1e-5
+    assert 0 <= logs[-1] - most < 1e-5
+    assert abs(np.logaddexp.reduce(logs)) < 1e-5
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, "x", None])

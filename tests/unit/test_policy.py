@@ -76,6 +76,13 @@ def test_a_good_policy_is_read_whole() -> None:
         ('epsilon = "2.5"', "epsilon = nan", 7, "not a budget"),
         ('epsilon = "2.5"', "epsilon = [1]", 7, "not a budget"),
         ('epsilon = "2.5"', 'epsilom = "2.5"', 7, "Did you mean epsilon"),
+        ('epsilon = "2.5"', 'rho = "0"', 7, "not a budget"),
+        ('epsilon = "2.5"', 'rho = "0.5"\nepsilon = "1"', 7, "epsilon or rho"),
+        ('epsilon = "2.5"', 'delta = "1e-6"', 6, "no epsilon"),
+        ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "1"', 8, "far below 1"),
+        ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "0"', 8, "not a budget"),
+        ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "1e-19"', 8, "at most 18 decimals"),
+        ('epsilon = "2.5"', 'epsilon = "1"\nledger = ""', 8, "ledger must be a text"),
         ('duckdb = "data/clinic.duckdb"', "", 3, "duckdb must be a text"),
         ('duckdb = "data/clinic.duckdb"', "duckdb = 3", 4, "duckdb must be a text"),
         ('[budget]\nepsilon = "2.5"', "", None, r"no \[budget\]"),
@@ -144,6 +151,30 @@ def test_a_missing_or_unreadable_file_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PolicyError, match="cannot be read"):
         policies.load(tmp_path / "bytes.toml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "budget"),
+    [
+        ('epsilon = "1"', Guarantee(Fraction(1))),
+        ('epsilon = 0.1\ndelta = "1e-6"', Guarantee(Fraction(1, 10), Fraction(1, 10**6))),
+        ("epsilon = 1\ndelta = 1e-9", Guarantee(Fraction(1), Fraction(1, 10**9))),
+        ('rho = "0.5"', Guarantee(rho=Fraction(1, 2))),
+        ('rho = 0.5\ndelta = "1e-6"', Guarantee(None, Fraction(1, 10**6), Fraction(1, 2))),
+    ],
+)
+def test_a_budget_counts_epsilon_or_rho_and_may_have_a_delta(lines: str, budget: Guarantee) -> None:
+    assert read(GOOD.replace('epsilon = "2.5"', lines)).budget == budget
+
+
+def test_a_ledger_is_a_file_beside_the_policy_or_a_server() -> None:
+    def ledger(place: str) -> object:
+        text = GOOD.replace('epsilon = "2.5"', f'epsilon = "1"\nledger = "{place}"')
+        return policies.parse(text, Path("folder/clinic.toml")).ledger
+
+    assert ledger("all.ledger") == Path("folder/all.ledger")
+    for address in ("postgresql://ana@server:5432/ledgers", "postgres://server/ledgers"):
+        assert ledger(address) == address
 
 
 def test_the_hash_changes_with_what_can_change_an_answer_and_with_nothing_else() -> None:

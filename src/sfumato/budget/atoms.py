@@ -24,6 +24,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.exact import gaussian, numbers
 from sfumato.mechanisms import Bound
+from sfumato.mechanisms.arguments import MOST
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -34,34 +35,36 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FINE = 1 << 12  # atoms of a coarse geometric pair; standard deviations of a coarse Gaussian in steps, at most
+WIDEST = 1 << 15  # standard deviations in steps up to which a Gaussian that cannot be coarse is written out
 REACH = Fraction(29, 2)  # standard deviations that a Gaussian pair is written out to: e^-105 lies beyond
-ROUNDING = 2.0**-40  # masses: each is the exp of at most 2^11, known to a few units of 2^-53 of it
+ROUNDING = 2.0**-40  # logarithms of masses: at most 2^11 in size, known to a few units of 2^-53 of it
 NUDGE = 2.0**-46  # losses: at most a hundred roundings of 2^-53
-LEAST = 1e-290  # no mass is below: what underflows must not vanish
+LEAST = 1e-290  # what is lost is never less: a number that underflows must not vanish
 
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Losses, and upper bounds on the masses that P puts there; `lost` has no bounded loss at all."""
+    """Losses, and upper bounds on the masses that P puts there; `lost` has no bounded loss at all.
+
+    Masses are kept as logarithms: they may be far below what a float can hold, and still matter under a tilt.
+    """
 
     losses: Floats
-    masses: Floats
+    logs: Floats
     lost: float = 0.0
 
     @classmethod
-    def rounded_up(cls, losses: Floats, masses: Floats, lost: float = 0.0) -> Atoms:
+    def rounded_up(cls, losses: Floats, logs: Floats, lost: float = 0.0) -> Atoms:
         """From floats that are right to within the stated roundings."""
-        return cls(
-            losses + np.abs(losses) * NUDGE, np.maximum(masses * (1 + ROUNDING), LEAST), lost * (1 + ROUNDING)
-        )
+        return cls(losses + np.abs(losses) * NUDGE, logs + ROUNDING, lost * (1 + ROUNDING))
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A pair that is its own mirror image: exchanging P and Q turns every loss round.
 
-    `losses` and both masses, without rounding up; `lost` is what P has beyond the last of them, and Q before
-    the first.
+    `losses` and the logarithms of both masses, without rounding up; `lost` is what P has beyond the last of
+    them, and Q before the first.
     """
 
     losses: Floats
@@ -71,9 +74,18 @@ class Pair:
 
     def atoms(self) -> Atoms:
         """The pair as it is."""
-        masses = self.above.copy()
-        masses[0] += self.lost  # P has less than that before the first loss
-        return Atoms.rounded_up(self.losses, masses, self.lost)
+        return Atoms.rounded_up(self.losses, self._with_lost(self.above), self.lost)
+
+    def _with_lost(self, logs: Floats) -> Floats:
+        """Either law has less than `lost` before the first loss; it is put there."""
+        raised = logs.copy()
+        if self.lost:
+            raised[0] = np.logaddexp(raised[0], math.log(self.lost))
+        return raised
+
+    def _mixed(self, rate: float) -> Floats:
+        mixed: Floats = np.logaddexp(self.below + math.log1p(-rate), self.above + math.log(rate))
+        return mixed
 
     def sampled(self, rate: float) -> tuple[Atoms, Atoms]:
         """The mixture (1 - rate) Q + rate P against Q, and Q against the mixture.
@@ -81,16 +93,14 @@ class Pair:
         Everybody takes part with probability `rate`, independently, and comes or goes: Zhu, Dong and Wang
         (2022), theorem 11.
         """
-        mixed = self.below * (1 - rate) + self.above * rate
-        # ln(1 - rate + rate e^l), without cancelling where it is small
-        losses = _log_mixture(self.losses, rate)
-        forward = mixed.copy()
-        forward[0] += self.lost
-        backward = np.append(self.below, self.lost)
-        return (
-            Atoms.rounded_up(losses, forward, self.lost),
-            Atoms.rounded_up(np.append(-losses, -math.log1p(-rate)), backward),
-        )
+        losses, wrong = _log_mixture(self.losses, rate), np.abs(self.losses) * 2.0**-50
+        forward = Atoms.rounded_up(losses + wrong, self._with_lost(self._mixed(rate)), self.lost)
+        back = wrong - losses
+        if not self.lost:
+            return forward, Atoms.rounded_up(back, self.below)
+        # what Q has before the first loss meets at least 1 - rate of itself in the mixture
+        more, most = np.append(self.below, math.log(self.lost)), np.append(back, -math.log1p(-rate))
+        return forward, Atoms.rounded_up(most, more)
 
     def sampled_fixed(self, rate: float) -> Atoms:
         """A sample of a fixed size, `rate` of all, without replacement, and one person is replaced.
@@ -98,14 +108,13 @@ class Pair:
         For epsilon >= 0 the mixture against Q, below by symmetry: Zhu, Dong and Wang (2022), theorem 11.
         What is left of the mass has no loss.
         """
-        losses = _log_mixture(self.losses, rate)
+        losses = _log_mixture(self.losses, rate) + np.abs(self.losses) * 2.0**-50
         there = losses > 0
-        mixed = (self.below * (1 - rate) + self.above * rate)[there]
-        up = losses[there]
-        down = mixed * np.exp(-up)
-        none = max(0.0, 1 - float(mixed.sum() + down.sum()) - self.lost) + 2 * ROUNDING
+        mixed, up = self._mixed(rate)[there], losses[there]
+        down = mixed - up
+        none = max(0.0, 1 - float(np.exp(mixed).sum() + np.exp(down).sum()) - self.lost) + 2 * ROUNDING
         return Atoms.rounded_up(
-            np.concatenate([-up, [0.0], up]), np.concatenate([down, [none], mixed]), self.lost
+            np.concatenate([-up, [0.0], up]), np.concatenate([down, [math.log(none)], mixed]), self.lost
         )
 
 
@@ -123,16 +132,16 @@ def _log_mixture(losses: Floats, rate: float) -> Floats:
 def response(epsilon: Fraction) -> Pair:
     """Randomized response: of all that is proved by a pure epsilon, the worst (Kairouz, Oh, Viswanath, 2015).
 
-    >>> response(Fraction(1)).above
+    >>> np.exp(response(Fraction(1)).above)
     array([0.26894142, 0.73105858])
     """
     size = float(epsilon)
-    small = math.exp(-size) / (1 + math.exp(-size))
-    masses = np.array([small, 1 / (1 + math.exp(-size))])
-    return Pair(np.array([-size, size]), masses, masses[::-1].copy())
+    large = -math.log1p(math.exp(-size))
+    logs = np.array([large - size, large])
+    return Pair(np.array([-size, size]), logs, logs[::-1].copy())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def shifted(noise: Hashable, steps: int) -> Pair:
     """Noise moved by this many steps against noise that is not."""
     if isinstance(noise, DiscreteLaplace):
@@ -148,10 +157,9 @@ def _laplace(scale: Fraction, steps: int) -> Pair:
     """
     times, steps = _coarse(steps, FINE)
     rate = float(times / scale)
-    a = math.exp(-rate)
     y = np.arange(steps + 1, dtype=np.float64)
-    above = np.exp(-rate * (steps - y)) / (1 + a)
-    above[1:-1] *= -math.expm1(-rate)
+    above = -rate * (steps - y) - math.log1p(math.exp(-rate))
+    above[1:-1] += math.log(-math.expm1(-rate))
     return Pair((2 * y - steps) * rate, above, above[::-1].copy())
 
 
@@ -160,18 +168,22 @@ def _gaussian(sigma_squared: Fraction, steps: int) -> Pair | None:
     more = 0.0
     if sigma_squared > FINE**2:
         wanted = math.isqrt(int(sigma_squared)) // (FINE // 2)  # steps that become one
-        times, steps = _coarse(steps, max(1, -(-steps // wanted)))
-        if sigma_squared / times**2 > FINE**2:
-            return None  # so wide that one step of the shift is finer than what is written out
-        sigma_squared, more = _coarse_variance(sigma_squared, times)
+        times, fewer = _coarse(steps, max(1, -(-steps // wanted)))
+        exact = sigma_squared <= WIDEST**2 and times * fewer > steps * (1 + Fraction(1, 10**5))
+        if not exact and sigma_squared / times**2 > FINE**2:
+            if sigma_squared > WIDEST**2:
+                return None  # so wide that one step of the shift is finer than what is written out
+        elif not exact:
+            sigma_squared, more = _coarse_variance(sigma_squared, times)
+            steps = fewer
     if steps**2 > 2000 * sigma_squared:
         return None
     reach = math.isqrt(int(REACH**2 * sigma_squared)) + 1
     law, twice = gaussian.sums(sigma_squared), float(2 * sigma_squared)
     y = np.arange(-reach, reach + steps + 1, dtype=np.float64)
-    total = float(law.total.low)
+    total = math.log(law.total.low)
     lost = float((law.beyond(reach + 1) / law.total).high)
-    above, below = np.exp(-((y - steps) ** 2) / twice) / total, np.exp(-(y**2) / twice) / total
+    above, below = -((y - steps) ** 2) / twice - total, -(y**2) / twice - total
     return Pair((2 * y - steps) * steps / twice + more, above, below, lost + LEAST)
 
 
@@ -197,6 +209,9 @@ def _coarse_variance(sigma_squared: Fraction, times: int) -> tuple[Fraction, flo
 
 def curve(rho: Fraction) -> Pair:
     """A pair that dominates everything that is rho-zCDP, by the deltas that follow from rho."""
+    if rho > MOST:
+        return Pair(np.zeros(1), np.full(1, math.log(LEAST)), np.full(1, math.log(LEAST)), 1.0)
+    rho = max(rho, Fraction(1, 1 << 200))
     bound = Bound(rho=rho)
     width = Fraction(22 * math.sqrt(rho)) + rho  # there delta is below e^-110
     losses = [width * i / 320 for i in range(1, 321)]
@@ -227,8 +242,8 @@ def dotted(deltas: Iterable[tuple[Fraction, Fraction]]) -> Pair:
         for (x, _), (before, after) in zip(hull[1:], itertools.pairwise(slopes), strict=True)
     ]
     losses = np.array([float(numbers.log(x).high) for x, _ in corners])
-    below = np.array([float(mass) for _, mass in corners])
-    return Pair(losses, np.array([float(x * mass) for x, mass in corners]), below, float(lost) + LEAST)
+    below = np.array([float(numbers.log(mass).high) for _, mass in corners])
+    return Pair(losses, losses + below, below, float(lost) + LEAST)
 
 
 def _slope(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> Fraction:
@@ -239,4 +254,4 @@ def as_rate(rate: Fraction) -> float:
     """A sampling rate as a float, rounded up."""
     if not 0 < rate < 1:
         raise InvalidParameter("rate", rate, "give the share of people who take part, such as 1/100")
-    return min(math.nextafter(float(rate), 1.0), 1 - 2.0**-50)
+    return min(max(math.nextafter(float(rate), 1.0), 1e-100), 1 - 2.0**-50)

@@ -1,0 +1,171 @@
+"""kill -9 at hundreds of seeded moments between request, charge, run, draw, keep and send.
+
+Whatever the moment: the ledger holds a charge for everything that was ever shown and the very numbers that were
+shown, none of its entries is broken, the budget is not passed, and a charge without a release is redeemed once,
+without a new charge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sfumato as sf
+from sfumato.budget import Ledger
+from tests.support import make, wild_table
+
+QUESTIONS = 2
+EPSILON = Fraction(1, 1000)
+SOURCE = str(Path(sf.__file__).parent)
+
+
+def question(database: sf.Database, number: int) -> sf.Question:
+    return database.sql(f"SELECT COUNT(*) AS n FROM visits WHERE age < {number}", epsilon=EPSILON)
+
+
+def asking(policy: Path, first: int, tell: int, before: Callable[[], None] = lambda: None) -> None:
+    """Ask a few questions; tell each release as soon as it is there."""
+    before()
+    database = sf.open(policy)
+    for number in range(first, first + QUESTIONS):
+        release = question(database, number).release()
+        os.write(tell, json.dumps([number, release.receipt.number, release.drawn]).encode() + b"\n")
+
+
+def dying_after(calls: int) -> Callable[[], None]:
+    """The process kills itself at the n-th time that something of ours is called or returns."""
+    left = [calls]
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        if event in ("call", "return") and frame.f_code.co_filename.startswith(SOURCE):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return lambda: sys.setprofile(count)
+
+
+def child(work: Callable[[int], None]) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            work(writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return process, reader
+
+
+def told(process: int, reader: int) -> list[Any]:
+    os.waitpid(process, 0)
+    with os.fdopen(reader, "rb") as pipe:
+        return [json.loads(line) for line in pipe.read().splitlines()]
+
+
+def check(policy: Path, shown: list[Any]) -> int:
+    """What must hold after any death. Returns how many charges were without a release."""
+    database = sf.open(policy)
+    ledger = database.ledger
+    assert ledger.verify() > 0
+    history = {entry.number: entry for entry in ledger.history()}
+    for number, receipt, drawn in shown:
+        assert history[receipt].redeemed
+        assert history[receipt].question.endswith(f"< {number}")
+        again = question(database, number).release()
+        assert again.cost.amount == 0
+        assert [list(vector) for vector in again.drawn] == drawn
+    assert ledger.spent.amount == len(history) * EPSILON <= ledger.total.amount
+    open_receipts = [entry for entry in history.values() if not entry.redeemed]
+    for entry in open_receipts:
+        number = int(entry.question.split()[-1])
+        first, second = (question(database, number).release() for _ in range(2))
+        assert first.cost.amount == second.cost.amount == 0
+        assert first.receipt.number == second.receipt.number == entry.number
+        assert first.drawn == second.drawn
+    assert ledger.spent.amount == len(history) * EPSILON
+    return len(open_receipts)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    rows = [row for each in wild_table(random.Random(5)).values() for row in each]
+    return make(tmp_path, rows, budget="10")
+
+
+def test_death_at_any_call(policy: Path) -> None:
+    """Seeded moments, evenly over all calls of ours that a few questions make."""
+    reader, writer = os.pipe()
+    if (process := os.fork()) == 0:
+        calls = [0]
+
+        def count(frame: Any, _: str, __: Any) -> None:
+            calls[0] += frame.f_code.co_filename.startswith(SOURCE)
+
+        sys.setprofile(count)
+        asking(policy, 0, os.open(os.devnull, os.O_WRONLY))
+        sys.setprofile(None)
+        os.write(writer, str(calls[0]).encode())
+        os._exit(0)
+    os.waitpid(process, 0)
+    most = int(os.read(reader, 100))
+    dice = random.Random(11)
+    moments = sorted(dice.randrange(most * 11 // 10) for _ in range(130))
+    deaths = orphans = releases = 0
+    for turn, moment in enumerate(moments):
+        first = QUESTIONS * (turn + 1)
+        process, reader = child(lambda tell, m=moment, f=first: asking(policy, f, tell, dying_after(m + 1)))
+        shown = told(process, reader)
+        deaths += len(shown) < QUESTIONS
+        releases += len(shown)
+        orphans += check(policy, shown)
+    # shown power: many died, at moments of all kinds
+    assert deaths > 80
+    assert releases > 60
+    assert orphans > 15
+
+
+def test_death_at_any_time_while_others_go_on(policy: Path) -> None:
+    """Three processes at once, each killed after a seeded time; they write for one another."""
+    dice = random.Random(12)
+    shown: list[Any] = []
+    for turn in range(25):
+        running = [
+            child(lambda tell, f=10_000 + QUESTIONS * (3 * turn + i): asking(policy, f, tell))
+            for i in range(3)
+        ]
+        start = time.monotonic()
+        for process, _ in running:
+            moment = start + dice.uniform(0, 0.15)
+            time.sleep(max(0.0, moment - time.monotonic()))
+            os.kill(process, signal.SIGKILL)
+        shown = [each for process, reader in running for each in told(process, reader)]
+        check(policy, shown)
+
+
+def test_a_process_killed_in_the_middle_of_a_commit_holds_nobody_up(policy: Path) -> None:
+    """It dies alone with the lock in its hand; the next one goes on at once."""
+    sf.open(policy)
+    held, tell = os.pipe()
+    if (process := os.fork()) == 0:
+        ledger: Ledger = sf.open(policy).ledger
+        ledger.store.alone(wait=True)
+        with ledger.store.writing():
+            ledger._append("note", 0, {})
+            os.write(tell, b"x")
+            time.sleep(60)
+    os.read(held, 1)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    database = sf.open(policy)
+    assert question(database, 1).release().cost.amount == EPSILON
+    assert [entry.kind for entry in database.ledger.entries()] == ["opened", "grant", "charge", "release"]
