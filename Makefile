@@ -17,6 +17,7 @@ test: $(READY)
 	$(BIN)/pytest -n 2 --durations=10
 	$(BIN)/python benchmarks/spine.py --smoke
 	$(BIN)/python benchmarks/noise.py --smoke
+	$(BIN)/python benchmarks/accounting.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -81,4 +81,5 @@ def page(
     shutil.copy(hospital, tmp_path)
     (tmp_path / "hospital.toml").write_text(POLICY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where ledgers note their heads
     doctest_namespace.update(sf=sfumato, Fraction=Fraction)

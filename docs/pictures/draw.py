@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import sfumato.mechanisms as dp
+from sfumato.budget import composition as rule
+from sfumato.budget import filters, limits, rules
+from sfumato.budget.loss import PrivacyLoss
 from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
@@ -411,10 +414,80 @@ def smooth_sensitivity() -> str:
     return svg(410, "The largest shrunk value is a bound that changes slowly.", caption, *parts)
 
 
+def composition() -> str:
+    each, delta, apart = Fraction(1, 801), Fraction(1, 10**6), dp.Distances(ONE, ONE)
+    whole = dp.Step(dp.Geometric(scale=1 / each), apart)
+    fine = dp.Step(dp.laplace(scale=1 / each, bits=20), apart)
+    curves: dict[str, list[Point]] = {}
+    for count in sorted({round(10 ** (k / 10)) for k in range(41)}):
+        found = rules.best((whole,), count=count, delta=delta).epsilons
+        assert found["optimal"] == found["privacy loss"]  # one step of geometric noise is randomized response
+        found["Laplace"] = PrivacyLoss.of((fine,)).times(count).epsilon(delta)
+        for name, epsilon in found.items():
+            curves.setdefault(name, []).append((math.log10(count), math.log10(epsilon)))
+    panel = Panel((62, 82, 380, 320), (0, 4), (-3, 1.25))
+    x = {math.log10(n): text for n, text in ticks(1, 10, 100, 1000, 10**4).items()}
+    parts = [panel.axes("number of queries", "epsilon", x, powers(-3, -2, -1, 0, 1))]
+    styles: dict[str, tuple[str, str, str, int, str]] = {
+        "basic": ("basic (the sum)", INK, INK, 2, ""),
+        "advanced": ("advanced", GOLD, BROWN, 2, ""),
+        "zCDP": ("zCDP", BROWN, BROWN, 2, ""),
+        "Renyi": ("Rényi", GREY, GREY, 2, "2 4"),
+        "optimal": ("optimal, privacy loss", SKY, BLUE, 5, ""),
+        "Laplace": ("privacy loss, Laplace", BLUE, BLUE, 1, ""),
+    }
+    limit = limits.corollary_count(each, total=Fraction(1), slack=delta)
+    parts += [panel.curve([(0, 0), (4, 0)], GREY, 1, "5 4")]
+    for n, text in ((math.floor(1 / each), "sum"), (limit, "corollary")):
+        (at, low), (_, one) = panel.at(math.log10(n), -3), panel.at(0, 0)
+        parts += [line([(at, low), (at, one)], GREY, 1, "5 4"), dots([(at, one)], GREY, 7)]
+        parts += [label((at - 6, low - 28), text, GREY, "end", 12)]
+        parts += [label((at - 6, low - 12), f"{n:,}", GREY, "end", 12)]
+    for name in sorted(styles, key=lambda name: name != "optimal"):  # the thick one below the others
+        parts += [panel.curve(curves[name], *(styles[name][i] for i in (1, 3, 4)))]
+    for i, (name, (text, colour, ink, _, _)) in enumerate(styles.items()):
+        at, end = panel.at(*curves[name][-1])
+        height = end if i == 0 else panel.at(4, math.log10(0.55))[1] + 20 * (i - 3)
+        parts += [line([(at, end), (at + 24, height)], colour), bold((at + 30, height + 4), text, ink)]
+        parts += [label((702, height + 4), f"{10 ** curves[name][-1][1]:.4f}", ink, "end", bold=True)]
+    more = limits.advanced_count(each, total=Fraction(1), slack=delta)
+    caption = (
+        f"Epsilon 1/801 each, delta 10⁻⁶. Theorem 3.20 allows {more:,} at epsilon 1, its corollary {limit:,}."
+    )
+    return svg(490, "Ten thousand queries cost twelve by the sum, and half of one exactly.", caption, *parts)
+
+
+def stopping() -> str:
+    size, most, delta = Fraction(1, 2), 300, Fraction(1, 1000)
+    claims = [float(rule.optimal(size, count=n).total(delta)) for n in range(1, most + 1)]
+    up = 1 / (1 + math.exp(-size))
+
+    def worth(count: int) -> float:
+        """What `filters.stopping` returns; the claims are shared by all counts, or it would take minutes."""
+        best = [0.0] * (count + 2)
+        for n in range(count, 0, -1):
+            now = [1 - math.exp(claims[n - 1] - (2 * ups - n) * float(size)) for ups in range(n + 1)]
+            best = [max(now[ups], up * best[ups + 1] + (1 - up) * best[ups]) for ups in range(n + 1)]
+        return up * best[1] + (1 - up) * best[0]
+
+    assert math.isclose(worth(40), filters.stopping(size, count=40, delta=delta), rel_tol=1e-9)
+    found = {n: worth(n) for n in (1, *range(10, most + 1, 10))}
+    panel, heights = Panel((62, 82, 560, 240), (0, most), (0, 0.01)), ticks(*(k / 500 for k in range(6)))
+    parts = [panel.axes("questions she may ask at most", "delta", ticks(*range(0, most + 1, 50)), heights)]
+    parts += [panel.curve([(0, float(delta)), (most, float(delta))], GOLD)]
+    parts += [panel.curve(list(found.items()), BLUE), dots([panel.at(200, found[200])], BLUE, 9)]
+    parts += [bold(panel.at(186, found[200] + 0.0008), f"{found[200]:.4f}", BLUE)]
+    x, y = panel.at(most, found[most])
+    parts += [bold((x + 8, y + 4), "what it is", BLUE)]
+    parts += [bold((x + 8, panel.at(0, float(delta))[1] + 4), "claimed", BROWN)]
+    caption = "Responses of epsilon 1/2. What is claimed is the exact loss of as many as were asked."
+    return svg(412, "An analyst who stops when it suits her turns 0.001 into 0.0076.", caption, *parts)
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
-    drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation]
+    drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation, composition, stopping]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sfumato.budget.composition import chance, optimal
@@ -35,6 +36,7 @@ RUNG = Fraction(5, 4)  # each rung of a ladder is that much above the one before
 LOWEST = Fraction(1, 10**6)  # rho of the first rung
 
 
+@lru_cache(maxsize=1024)
 def price(spend: Spend, currency: Guarantee, towards: str = "presence") -> Guarantee:
     """What a spend costs in the currency of this guarantee, rounded up to whole units.
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 from sfumato.budget import filters, record, shares
 from sfumato.budget.filters import FINE, UNIT
+from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.store import COLUMNS, FORM, SQLite, Store
 from sfumato.budget.witness import Mark, Witness
 from sfumato.errors import BudgetExceeded, LedgerError
@@ -138,6 +139,7 @@ class Ledger:
             self.store = SQLite(self.path)
         self._witness = Witness(self.path.with_name(self.path.name + ".head"))
         self._waiting: deque[_Ticket] = deque()  # whose operations are atomic
+        self._end: _Line | None = None  # the last entry, while this process is writing
         self._identity = ""
         RESTING.add(self)
         self._begin(accept)
@@ -265,6 +267,18 @@ class Ledger:
         return tuple(self._entry(_Line(*row), False) for row in rows)
 
     @_plainly
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of everything charged so far, as if it had been planned.
+
+        A label, never a promise: who asks next depends on the answers, and whoever stops when she is ahead
+        makes the delta read from it false (`filters.stopping`).
+        """
+        total = PrivacyLoss()
+        for (body,) in self.store.scan("SELECT body FROM entries WHERE kind = 'charge' ORDER BY number"):
+            total = total.then(PrivacyLoss.of(record.read(json.loads(body)["spend"])))
+        return total
+
+    @_plainly
     def shares(self) -> tuple[tuple[Share, Guarantee], ...]:
         """Every share, and what is left of it now."""
         now = max(self._now(), self._last().at)
@@ -374,6 +388,7 @@ class Ledger:
                 queue.answer(page, json.dumps(reply).encode())
             return answers
         finally:
+            self._end = None
             self.store.leave()
 
     def _perform(self, wish: Wish) -> Wish:
@@ -394,8 +409,9 @@ class Ledger:
         left = [wish["limit"][0] - last.spent, wish["limit"][1] - last.lost]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
-        share, analyst = self._share(wish["analyst"]), wish["analyst"]
-        if share is None and analyst and self._shares():
+        given, analyst = self._shares(), wish["analyst"]
+        share = shares.of(analyst, given)
+        if share is None and analyst and given:
             return {"refused": "stranger", "left": [0, 0]}
         if share is not None:
             room = self._room(share, max(wish["at"], last.at))
@@ -451,12 +467,16 @@ class Ledger:
             last.spent + amount, last.lost + slack, *own,
         )  # fmt: skip
         line = _Line(*facts, _hashed(last.head, facts))
-        self.store.write([(*facts, line.head)])
+        self.store.write([line])
+        if self._end is not None:
+            self._end = line
         return line
 
     # Reading ------------------------------------------------------------------------------------------
 
     def _last(self) -> _Line:
+        if self._end is not None:
+            return self._end
         rows = self.store.read(f"SELECT {_ALL} FROM entries c ORDER BY number DESC LIMIT 1")
         return _Line(*rows[0]) if rows else _FIRST
 
@@ -630,6 +650,7 @@ class Ledger:
         if last.head != _hashed(before.head, rows[0][:-1]):
             raise self._broken(last, "it is not what was written")
         self._check_witness(last)
+        self._end = last
 
     def _check_witness(self, last: _Line) -> None:
         """Refuse a ledger that lacks what is remembered of it."""
@@ -637,7 +658,7 @@ class Ledger:
             marks = self._witness.remembered(self._identity)
         else:
             now = self._witness.beside_now()
-            marks = [(self._witness.beside, mark) for mark in (now, self._witness.last) if mark is not None]
+            marks = [(self._witness.beside, mark) for mark in {now, self._witness.last} if mark is not None]
         for place, mark in marks:
             if mark.ledger != self._identity:
                 raise LedgerError(

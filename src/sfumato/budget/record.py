@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from sfumato.errors import InvalidParameter, LedgerError
@@ -58,6 +59,7 @@ MECHANISMS: dict[str, type[Private]] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def write(spend: Spend) -> str:
     """The canonical text of a spend."""
     steps: list[dict[str, Any]] = [

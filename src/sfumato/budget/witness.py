@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import LedgerError
@@ -27,6 +27,12 @@ class Mark:
     head: str
     spent: int
     lost: int
+
+    @property
+    def text(self) -> bytes:
+        """As JSON, padded to its full size."""
+        facts = f'"number":{self.number},"head":"{self.head}","spent":{self.spent},"lost":{self.lost}'
+        return f'{{"ledger":"{self.ledger}",{facts}}}'.encode().ljust(SIZE - 1) + b"\n"
 
 
 class Witness:
@@ -52,7 +58,8 @@ class Witness:
         self._write(self.beside, mark)
         if self._home is not None:
             try:
-                self._home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if self._home not in self._files:
+                    self._home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._write(self._home, mark)
             except OSError:
                 self._home = None
@@ -64,11 +71,13 @@ class Witness:
 
     def beside_now(self) -> Mark | None:
         """What whoever wrote last has noted beside the ledger."""
-        return _parsed(os.pread(self._opened(self.beside), SIZE, 0), self.beside)
+        text = os.pread(self._opened(self.beside), SIZE, 0)
+        return (
+            self._last if self._last is not None and text == self._last.text else _parsed(text, self.beside)
+        )
 
     def _write(self, place: Path, mark: Mark) -> None:
-        text = json.dumps(asdict(mark), separators=(",", ":")).encode()
-        os.pwrite(self._opened(place), text.ljust(SIZE - 1) + b"\n", 0)
+        os.pwrite(self._opened(place), mark.text, 0)
 
     def _opened(self, place: Path) -> int:
         if place not in self._files:

@@ -201,10 +201,21 @@ def check(policy: str, as_json: bool) -> None:
     flag_value="",
     help="Check every entry of the ledger, and that it holds the head of a receipt if one is given.",
 )
+@click.option(
+    "--planned",
+    metavar="DELTA",
+    help="Also the epsilon at this delta if all charges had been planned in advance: a label, no promise.",
+)
 @click.option("--accept", is_flag=True, help="Go on after the ledger was lost, with all that was spent.")
 @JSON
 def budget(
-    policy: str, as_csv: bool, picture: str | None, verify: str | None, accept: bool, as_json: bool
+    policy: str,
+    as_csv: bool,
+    picture: str | None,
+    verify: str | None,
+    planned: str | None,
+    accept: bool,
+    as_json: bool,
 ) -> None:
     """What was spent, by whom, on what, and what is left."""
     database = sf.open(policy, accept=accept)
@@ -220,12 +231,23 @@ def budget(
     if picture is not None:
         Path(picture).write_text(found.picture(), encoding="utf-8")
         click.echo(f"Drew {picture}.", err=True)
+    label = {} if planned is None else {"if_planned": _if_planned(database, planned)}
     if as_json:
-        print_json(found.as_dict())
+        print_json({**found.as_dict(), **label})
     elif as_csv:
         click.echo(found.csv(), nl=False)
     elif picture is None:
         click.echo(repr(found))
+        if planned is not None:
+            click.echo(
+                f"  If all of it had been planned in advance: epsilon {label['if_planned']} at delta {planned}. "
+                "It was not, so this is a label and no promise."
+            )
+
+
+def _if_planned(database: sf.Database, delta: str) -> str:
+    wanted = sf.Guarantee.read(epsilon=1, delta=delta).delta
+    return f"{float(database.ledger.loss().epsilon(wanted)):.6f}"
 
 
 @main.command("data-changed")
