@@ -19,17 +19,23 @@ def fences(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
+def headless(text: str) -> str:
+    """Text without the heads of receipts: they are hashes of noise and times, too."""
+    return re.sub(r"(receipt \d+)-[0-9a-f]{16}", r"\1-HEAD", text)
+
+
 def skeleton(text: str) -> str:
-    """Text without what noise decides: digits, the widths that follow from them, and heads of receipts."""
-    heads = re.sub(r"(receipt \d+)-[0-9a-f]{16}", r"\1-HEAD", text)  # a head hashes the noise, too
-    masked = re.sub(r"\d[\d,]*(\.\d+)?", "#", re.sub(r"─+", "─", heads))
+    """Text without what noise decides: digits, the widths that follow from them, heads."""
+    masked = re.sub(r"\d[\d,]*(\.\d+)?", "#", re.sub(r"─+", "─", headless(text)))
     return re.sub(r"\s+", " ", masked).strip()
 
 
 def settled(text: str) -> list[str]:
     """Lines whose numbers are not noise: they must agree to the digit."""
     return [
-        line.strip() for line in text.splitlines() if re.search(r"epsilon|price|at most|±|weigh", line, re.I)
+        line.strip()
+        for line in headless(text).splitlines()
+        if re.search(r"epsilon|price|at most|±|weigh", line, re.I)
     ]
 
 

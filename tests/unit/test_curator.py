@@ -153,6 +153,35 @@ def test_calibrate_splits_the_price_evenly_and_exactly() -> None:
     assert query.guarantee("value") == Guarantee.parse("0.2")
 
 
+@pytest.mark.parametrize("price", [Guarantee.parse("0.1"), Guarantee.read(rho="0.01")])
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(30)])
+def test_the_price_of_an_average_is_split_so_that_its_error_is_smallest(
+    price: Guarantee, weight: Fraction
+) -> None:
+    """In epsilon the best parts go by the cube root of (weight * distance)^2, in rho by weight * distance."""
+    both = tuple(
+        Distances(Distance(l0=1, linf=Fraction(1)), Distance(l0=1, linf=Fraction(1))) for _ in range(2)
+    )
+    query = calibrate(both, price, (((0, Fraction(1)), (1, weight)),))
+    bounds = [step.bound() for step in query.columns]
+    first, second = ((each.epsilon if price.rho is None else each.rho) or Fraction(0) for each in bounds)
+    power = 2 / 3 if price.rho is None else 1
+    assert float(second / first) == pytest.approx(float(weight) ** power, rel=0.01)
+    assert query.guarantee().amount <= price.amount
+
+
+def test_an_average_alone_is_as_good_as_beside_what_it_is_made_of(tmp_path: Path) -> None:
+    """Up to a tenth: the split is best for an average half-way from the centre, and the farthest is stated."""
+    db = opened(tmp_path, [])
+    for kind, other in (("age", "COUNT(age)"), ("cost", "COUNT(cost)"), ("temp", "COUNT(temp)")):
+        alone, beside = (
+            db.sql(f"SELECT AVG({kind}) AS m{more} FROM visits", epsilon="0.5").explain().errors()["m"]
+            for more in ("", f", {other}")
+        )
+        error, with_count = (float(said.split()[4].replace(",", "")) for said in (alone, beside))
+        assert error <= 1.1 * with_count, (alone, beside)
+
+
 def test_an_awkward_scale_is_rounded_up_never_down() -> None:
     share = Guarantee.parse("0.123456789012")
     query = calibrate((distances(987_654_321_987_654_321),), share)
@@ -424,7 +453,7 @@ def test_a_price_in_another_currency_is_refused_and_says_what_to_write(
 ) -> None:
     db = sf.open(counting(tmp_path, budget))
     with pytest.raises(sf.InvalidParameter, match=re.escape(says)):
-        db.sql("SELECT COUNT(*) FROM visits", **price)  # type: ignore[arg-type]
+        db.sql("SELECT COUNT(*) FROM visits", **price)
     assert db.budget.spent.amount == 0
 
 

@@ -240,8 +240,8 @@ def budget(
         click.echo(repr(found))
         if planned is not None:
             click.echo(
-                f"  If all of it had been planned in advance: epsilon {label['if_planned']} at delta {planned}. "
-                "It was not, so this is a label and no promise."
+                f"  If all of it had been planned in advance: epsilon {label['if_planned']} at delta "
+                f"{planned}. It was not, so this is a label and no promise."
             )
 
 

@@ -130,9 +130,13 @@ class Budget:
     def __repr__(self) -> str:
         share = float(self.spent.amount / self.total.amount) if self.total.amount else 1.0
         lines = [
-            f"  {self.database}: {self.spent} of {self.total} spent, {decimal(self.left.amount)} left",
+            f"  {self.database}: {self.total.currency} {decimal(self.spent.amount)} of "
+            f"{decimal(self.total.amount)} spent, {decimal(self.left.amount)} left",
             f"  {show.bar(share)}",
         ]
+        if self.total.delta:
+            deltas = self._deltas()
+            lines.append(f"  delta {deltas['spent']} of {deltas['total']} spent, {deltas['left']} left")
         if self.worth:
             lines.append(f"  {self.worth}")
         if len(self.by_analyst()) > 1 or self.shares:

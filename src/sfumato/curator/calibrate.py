@@ -161,12 +161,13 @@ def count_within(
 def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
     """The part of the price for each measure. Its error is weight * size / part^(power/2).
 
-    The sum of ln(variance) over the numbers asked for is convex in the logarithms of the parts; it is
-    smallest where each part is the sum of its shares in their variances, which is iterated.
+    The sum of ln(variance) over the numbers asked for is convex in the logarithms of the parts; it is smallest
+    where each part is the sum of its shares in their variances. That is iterated, each time 1/(1 + power) of
+    the way: the whole way would overshoot.
     """
     count = len(sizes)
     parts = [1 / count] * count
-    for _ in range(200):
+    for _ in range(100):
         fresh = [0.0] * count
         for number in uses:
             heavy = {i: (float(weight) * sizes[i]) ** 2 / parts[i] ** power for i, weight in number}
@@ -174,7 +175,8 @@ def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
             for i, each in heavy.items():
                 fresh[i] += each / total if total else 1 / len(heavy)
         fresh = [max(each, 1e-3) for each in fresh]  # what no number needs is measured all the same
-        parts = [each / sum(fresh) for each in fresh]
+        parts = [part * (each / part) ** (1 / (1 + power)) for part, each in zip(parts, fresh, strict=True)]
+        parts = [part / sum(parts) for part in parts]
     if max(parts) - min(parts) < 1e-9:
         return [Fraction(1, count)] * count
     whole = [max(1, math.floor(part * PARTS)) for part in parts]

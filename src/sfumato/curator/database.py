@@ -71,8 +71,11 @@ class Database:
         total = self.ledger.total
         wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
         if other is not None or (epsilon is None and rho is None):
-            example = f'{wanted}="{"0.1" if wanted == "epsilon" else "0.01"}"'
-            raise InvalidParameter("price", "missing", f"this database counts {wanted}: write {example}")
+            much = "0.1" if wanted == "epsilon" else "0.01"
+            advice = (
+                f'this database counts {wanted}: write {wanted}="{much}", in a terminal --{wanted} {much}'
+            )
+            raise InvalidParameter("rho" if wanted == "epsilon" else "epsilon", other, advice)
         if delta is not None and (total.rho is not None or not total.delta):
             raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
         return Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
