@@ -720,9 +720,7 @@ def test_who_finds_the_lock_taken_is_written_by_the_one_who_has_it(file: Place) 
         children.append((child, reader))
     assert book.store.alone(wait=True)
     os.write(start, b"xx")
-    queue = book.store.queue
-    assert queue is not None
-    waited_until(lambda: len(list(queue.wishes())) == 2)
+    waited_until(lambda: len(list(book._queue.wishes())) == 2)
     commits = counted(book)
     [mine] = book._answers([wish(book, "c")])
     assert len(commits) == 1

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 from sfumato.budget import filters, record, shares
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.queue import Queue
 from sfumato.budget.store import COLUMNS, FORM, SQLite, Store
 from sfumato.budget.witness import Mark, Witness
 from sfumato.errors import BudgetExceeded, LedgerError
@@ -52,6 +53,7 @@ Wish = dict[str, Any]  # what is to be written; and what came of it
 SECOND = 10**6  # times are whole numbers of microseconds
 ORIGIN = "0" * 64  # the head before the first entry
 SEEN = 16  # letters of a head that are shown
+PAUSE = 0.0005  # seconds between two looks at whether somebody else has done it
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Ledger:
         else:
             self.path = Path(place).absolute()  # also keeps SQLite from reading meaning into :memory:
             self.store = SQLite(self.path)
+        self._queue = Queue(self.path.with_name(self.path.name + ".queue"))
         self._witness = Witness(self.path.with_name(self.path.name + ".head"))
         self._waiting: deque[_Ticket] = deque()  # whose operations are atomic
         self._end: _Line | None = None  # the last entry, while this process is writing
@@ -369,27 +372,44 @@ class Ledger:
 
     def _answers(self, wishes: list[Wish]) -> list[Wish]:
         """Write them, or let whoever is writing do it."""
-        queue, asked = self.store.queue, False
-        if not self.store.alone(wait=False):
-            asked = queue is not None and queue.ask(json.dumps(wishes).encode())
-            self.store.alone(wait=True)
         try:
-            if asked and queue is not None and (text := queue.answered()) is not None:
-                told: list[Wish] = json.loads(text)
+            if (told := self._alone_or_told(wishes)) is not None:
                 return told
-            others = [] if queue is None else [(page, json.loads(text)) for page, text in queue.wishes()]
+            others = [(page, json.loads(text)) for page, text in self._queue.wishes()]
             with self.store.writing():
                 self._check_end()
                 answers = [self._perform(wish) for wish in wishes]
                 replies = [(page, [self._perform(wish) for wish in theirs]) for page, theirs in others]
             self._note_witness()
             for page, reply in replies:
-                assert queue is not None
-                queue.answer(page, json.dumps(reply).encode())
+                self._queue.answer(page, json.dumps(reply).encode())
             return answers
         finally:
             self._end = None
             self.store.leave()
+
+    def _alone_or_told(self, wishes: list[Wish]) -> list[Wish] | None:
+        """Wait until this process is the only writer, or until another one has written what it wished for.
+
+        Whoever writes takes along all wishes it finds, so nobody waits for more than two commits, in whatever
+        order the lock is given.
+        """
+        if self.store.alone(wait=False):
+            return None
+        if not self._queue.ask(json.dumps(wishes).encode()):
+            self.store.alone(wait=True)
+            return None
+        try:
+            while not self._queue.is_answered:
+                time.sleep(PAUSE)
+                if self.store.alone(wait=False):
+                    break
+        finally:
+            text = self._queue.answer_taken()
+        if text is None:
+            return None
+        told: list[Wish] = json.loads(text)
+        return told
 
     def _perform(self, wish: Wish) -> Wish:
         """One wish, inside the transaction. It refuses before it writes, so a refusal leaves nothing."""
@@ -707,6 +727,7 @@ class Ledger:
     def rest(self) -> None:
         """Close everything before a fork; parent and child each open it again when they need it."""
         self.store.rest()
+        self._queue.rest()
         self._witness.rest()
 
     def __del__(self) -> None:

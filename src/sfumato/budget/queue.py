@@ -42,11 +42,18 @@ class Queue:
         _put(self._own[1], text, ASKED)
         return True
 
-    def answered(self) -> bytes | None:
+    @property
+    def is_answered(self) -> bool:
+        """Whether somebody else has written the wish down."""
+        assert self._own is not None
+        page = self._own[1]
+        return page[0] == ANSWERED and _is_whole(page, _text(page))
+
+    def answer_taken(self) -> bytes | None:
         """What somebody else answered to the wish; None if nobody did. Either way it is taken back."""
         assert self._own is not None
         page = self._own[1]
-        text, size = (_text(page) if page[0] == ANSWERED else None), int.from_bytes(page[1:5], "little")
+        text, size = (_text(page) if self.is_answered else None), int.from_bytes(page[1:5], "little")
         page[START : START + size] = bytes(size)  # a draw that was not stored must not lie around
         _put(page, b"", IDLE)
         return text
@@ -68,7 +75,7 @@ class Queue:
             if not _alive(int.from_bytes(page[5:13], "little")):
                 self._others.pop(file).close()
                 (self.folder / file[0]).unlink(missing_ok=True)
-            elif zlib.crc32(text := _text(page)).to_bytes(4, "little") == page[13:17]:
+            elif _is_whole(page, text := _text(page)):
                 yield page, text
 
     @staticmethod
@@ -129,6 +136,10 @@ def _put(page: mmap.mmap, text: bytes, state: int) -> None:
 
 def _text(page: mmap.mmap) -> bytes:
     return bytes(page[START : START + int.from_bytes(page[1:5], "little")])
+
+
+def _is_whole(page: mmap.mmap, text: bytes) -> bool:
+    return zlib.crc32(text).to_bytes(4, "little") == page[13:17]
 
 
 def _alive(process: int) -> bool:

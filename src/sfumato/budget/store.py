@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.queue import Queue
 from sfumato.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ class Store(ABC):
     """The table of entries."""
 
     name: str  # for messages
-    queue: Queue | None = None  # where others leave what they want written, if they can
 
     @abstractmethod
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -77,7 +75,7 @@ class Store(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Let the next one in."""
+        """Let the next one in; nothing happens to whoever is not alone."""
 
     @abstractmethod
     @contextmanager
@@ -114,7 +112,6 @@ class SQLite(Store):
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
-        self.queue = Queue(path.with_name(path.name + ".queue"))
         self._store: sqlite3.Connection | None = None
         self._place: tuple[int, int] | None = None
         self._lock: int | None = None
@@ -137,8 +134,8 @@ class SQLite(Store):
         return True
 
     def leave(self) -> None:
-        assert self._lock is not None
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -184,8 +181,6 @@ class SQLite(Store):
             self._store.close()
         if self._lock is not None:
             os.close(self._lock)
-        if self.queue is not None:
-            self.queue.rest()
         self._store = self._lock = None
 
     def _opened(self) -> sqlite3.Connection:
@@ -196,6 +191,7 @@ class SQLite(Store):
             )
             store.execute("PRAGMA journal_mode = WAL")
             store.execute("PRAGMA synchronous = FULL")
+            store.execute("PRAGMA wal_autocheckpoint = 4000")  # pages: an entry takes more than a bare row
             self._store = store
         return self._store
 

@@ -161,9 +161,9 @@ def count_within(
 def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
     """The part of the price for each measure. Its error is weight * size / part^(power/2).
 
-    The sum of ln(variance) over the numbers asked for is convex in the logarithms of the parts; it is smallest
-    where each part is the sum of its shares in their variances. That is iterated, each time 1/(1 + power) of
-    the way: the whole way would overshoot.
+    The sum of ln(variance) over the numbers asked for is convex in the logarithms of the parts. It is
+    smallest where each part is the sum of its shares in their variances. That is iterated, each time
+    1/(1 + power) of the way: the whole way would overshoot.
     """
     count = len(sizes)
     parts = [1 / count] * count

@@ -1,0 +1,111 @@
+"""The price is split where it helps most, and never passed: in every currency."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from sfumato.budget import filters
+from sfumato.curator.calibrate import Uses, _split, calibrate
+from sfumato.mechanisms import Distance, Distances, Gaussian, Geometric, Guarantee
+
+
+def distances(l0: int, linf: int, l1: int | None = None) -> Distances:
+    near = Distance(l0=l0, linf=Fraction(linf), l1=None if l1 is None else Fraction(l1))
+    return Distances(near, near.times(2))
+
+
+def error(parts: list[float], sizes: list[float], uses: Uses, power: int) -> float:
+    """The sum of the logarithms of the variances of all numbers."""
+    return sum(
+        math.log(sum((float(weight) * sizes[i]) ** 2 / parts[i] ** power for i, weight in number))
+        for number in uses
+    )
+
+
+ONE = Fraction(1)
+AVERAGE: Uses = (((0, ONE), (1, Fraction(25, 1024))),)
+COUNT_AND_AVERAGE: Uses = (((2, ONE),), *AVERAGE)
+CROSSED: Uses = (((0, ONE),), ((0, ONE), (1, Fraction(2))), ((2, ONE), (1, ONE)))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize(
+    ("sizes", "uses"),
+    [([500.0, 10240.0], AVERAGE), ([500.0, 10240.0, 10240.0], COUNT_AND_AVERAGE), ([3.0, 5.0, 7.0], CROSSED)],
+)
+def test_no_other_split_has_a_smaller_error(sizes: list[float], uses: Uses, power: int) -> None:
+    found = _split(sizes, uses, power)
+    assert sum(found) == 1
+    ours = error([float(part) for part in found], sizes, uses, power)
+    for hundredths in itertools.product(range(1, 99, 2), repeat=len(sizes) - 1):
+        rest = 100 - sum(hundredths)
+        if rest > 0:
+            others = [each / 100 for each in (*hundredths, rest)]
+            assert ours <= error(others, sizes, uses, power) + 1e-6
+
+
+def test_numbers_that_need_alike_share_alike() -> None:
+    apart: Uses = tuple(((i, ONE),) for i in range(3))
+    assert _split([1.0, 1000.0, 3.0], apart, 2) == [Fraction(1, 3)] * 3
+
+
+def test_the_average_takes_more_for_its_sum_than_for_its_count() -> None:
+    parts = [float(part) for part in _split([500.0, 10240.0], AVERAGE, 2)]
+    assert parts == pytest.approx([0.6135, 0.3865], abs=2e-3)  # 1 : (1/2)^(2/3)
+
+
+def test_rho_buys_gaussian_noise_of_half_the_variance() -> None:
+    one = distances(1, 1)
+    rho = Fraction(1, 100)
+    gaussian = calibrate((one,), Guarantee(rho=rho)).columns[0].mechanism
+    assert gaussian == Gaussian(sigma_squared=Fraction(50))
+    geometric = Geometric(scale=Fraction(10) / Fraction(14, 10))  # epsilon^2 / 2 is about rho
+    assert gaussian.noise.variance < 0.55 * geometric.noise.variance
+
+
+def test_a_delta_is_taken_only_where_it_helps() -> None:
+    price = Guarantee.read(epsilon="0.5", delta="1e-6")
+    alone = calibrate((distances(1, 1),), price)
+    assert isinstance(alone.columns[0].mechanism, Geometric)
+    assert alone.slack == 0
+    assert alone.guarantee() == Guarantee(Fraction(1, 2))
+    wide = calibrate((distances(400, 1),), price)  # a person in 400 groups: l1 = 400, l2 = 20
+    assert isinstance(wide.columns[0].mechanism, Gaussian)
+    paid = wide.guarantee()
+    assert paid.delta == price.delta
+    assert Fraction(48, 100) < paid.amount <= Fraction(1, 2)
+    geometric = Geometric(scale=Fraction(800))
+    assert wide.columns[0].mechanism.noise.variance < geometric.noise.variance / 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shapes=some.lists(some.tuples(some.integers(1, 300), some.integers(1, 10**6)), min_size=1, max_size=3),
+    amount=some.fractions(Fraction(1, 10**6), 20, max_denominator=10**6),
+    currency=some.sampled_from(["epsilon", "rho"]),
+)
+def test_no_more_is_spent_than_was_asked(
+    shapes: list[tuple[int, int]], amount: Fraction, currency: str
+) -> None:
+    asked = Guarantee(amount) if currency == "epsilon" else Guarantee(rho=amount)
+    query = calibrate(tuple(distances(*shape) for shape in shapes), asked)
+    unit = Fraction(1, filters.UNIT)  # a price is rounded up to whole units
+    assert query.guarantee().amount <= amount + unit
+    assert query.guarantee().amount >= amount * Fraction(99, 100)
+    assert query.guarantee("value").amount >= query.guarantee().amount
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (100, 1), (20, 1000)])
+@pytest.mark.parametrize("delta", ["1e-5", "1e-9"])
+def test_no_more_is_spent_than_was_asked_with_a_delta(shape: tuple[int, int], delta: str) -> None:
+    for epsilon in ("0.05", "1", "4"):
+        asked = Guarantee.read(epsilon=epsilon, delta=delta)
+        paid = calibrate((distances(*shape), distances(1, 1)), asked).guarantee()
+        assert paid.amount <= asked.amount
+        assert paid.delta <= asked.delta
