@@ -784,6 +784,17 @@ def test_a_torn_wish_is_not_read(file: Place) -> None:
     queue.rest()
 
 
+@pytest.mark.parametrize("text", ["[{}]", "[]", "{", "null", '[{"act": "charge"}]', '[{"act": "rob"}]'])
+def test_a_wish_that_makes_no_sense_holds_nobody_up(file: Place, text: str) -> None:
+    book = file.open()
+    queue = queues.Queue(file.folder / "test.ledger.queue")
+    queue.ask(text.encode())
+    book.charge(spend("0.25"), "sensible")
+    assert book.spent == epsilon("0.25")
+    assert queue.answer_taken() == (b"[]" if text == "[]" else None)
+    queue.rest()
+
+
 def test_a_wish_too_long_for_the_queue_waits_for_its_own_turn(file: Place) -> None:
     book = file.open()
     receipt = book.charge(spend("0.5"), "key")

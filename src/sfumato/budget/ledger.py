@@ -375,18 +375,25 @@ class Ledger:
         try:
             if (told := self._alone_or_told(wishes)) is not None:
                 return told
-            others = [(page, json.loads(text)) for page, text in self._queue.wishes()]
             with self.store.writing():
                 self._check_end()
                 answers = [self._perform(wish) for wish in wishes]
-                replies = [(page, [self._perform(wish) for wish in theirs]) for page, theirs in others]
+                replies = [(page, self._for_another(text)) for page, text in self._queue.wishes()]
             self._note_witness()
             for page, reply in replies:
-                self._queue.answer(page, json.dumps(reply).encode())
+                if reply is not None:
+                    self._queue.answer(page, reply)
             return answers
         finally:
             self._end = None
             self.store.leave()
+
+    def _for_another(self, text: bytes) -> bytes | None:
+        """What another process wishes; None if it makes no sense here, and then it must see for itself."""
+        try:
+            return json.dumps([self._perform(wish) for wish in json.loads(text)]).encode()
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
 
     def _alone_or_told(self, wishes: list[Wish]) -> list[Wish] | None:
         """Wait until this process is the only writer, or until another one has written what it wished for.
