@@ -346,7 +346,8 @@ def gate(history: int, folder: Path) -> float:
 
 def charging(place: str, folder: Path, worker: int, tell: int) -> None:
     """Charge for a while; tell how often, and how long the slowest of a hundred took."""
-    ledger, waits = book(place, folder), []
+    ledger = book(place, folder)
+    waits: list[float] = []
     begun = time.perf_counter()
     while time.perf_counter() - begun < SECONDS:
         number = worker * 10**7 + len(waits)

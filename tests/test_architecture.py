@@ -214,7 +214,17 @@ def test_the_public_surface_is_sorted_complete_and_documented() -> None:
 
 def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
-    for command in ("init", "check", "sql", "explain", "budget", "grant", "data-changed", "demo", "completion"):
+    for command in (
+        "init",
+        "check",
+        "sql",
+        "explain",
+        "budget",
+        "grant",
+        "data-changed",
+        "demo",
+        "completion",
+    ):
         assert f"sfumato {command}" in page
 
 

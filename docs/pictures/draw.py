@@ -444,7 +444,8 @@ def composition() -> str:
         parts += [label((at - 6, low - 28), text, GREY, "end", 12)]
         parts += [label((at - 6, low - 12), f"{n:,}", GREY, "end", 12)]
     for name in sorted(styles, key=lambda name: name != "optimal"):  # the thick one below the others
-        parts += [panel.curve(curves[name], *(styles[name][i] for i in (1, 3, 4)))]
+        _, colour, _, thick, dash = styles[name]
+        parts += [panel.curve(curves[name], colour, thick, dash)]
     for i, (name, (text, colour, ink, _, _)) in enumerate(styles.items()):
         at, end = panel.at(*curves[name][-1])
         height = end if i == 0 else panel.at(4, math.log10(0.55))[1] + 20 * (i - 3)

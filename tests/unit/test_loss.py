@@ -297,7 +297,7 @@ def test_a_fixed_sample_against_every_outcome(epsilon: Fraction) -> None:
         <= once * (1 + Fraction(1, 10**4)) + Fraction(1, 10**10)
     )
     positive = [(m, q) for m, q in mixed if m > q]
-    rest = 1 - sum(m + q for m, q in positive)
+    rest = 1 - sum((m + q for m, q in positive), Fraction(0))
     mirrored = [*positive, *((q, m) for m, q in positive), (rest, rest)]
     twice = hockey_stick(product([mirrored] * 2), epsilon)
     assert (

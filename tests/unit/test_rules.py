@@ -69,7 +69,7 @@ UNKNOWN = step(Geometric(scale=F(10)), Distance())
         ((COUNT, OTHER), 50, "basic zCDP Renyi loss", "loss"),
         ((BELL,), 100, "zCDP Renyi loss", "loss"),
         ((BELL, COUNT, OTHER), 20, "zCDP Renyi loss", "loss"),
-        ((MEDIAN,), 40, "Renyi loss", "loss"),
+        ((MEDIAN,), 40, "basic Renyi loss", "loss"),
         ((MEDIAN, COUNT, BELL), 10, "Renyi loss", "loss"),
     ],
 )

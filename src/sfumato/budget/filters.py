@@ -57,8 +57,9 @@ def price(spend: Spend, currency: Guarantee, towards: str = "presence") -> Guara
                 raise InvalidParameter("spend", name, "this ledger counts rho, and none is proved for it")
             amount, slack = amount + rho, slack + (0 if bound.rho is not None else bound.delta)
     elif currency.delta:
-        slack = currency.delta
-        amount = PrivacyLoss.of(spend, towards).epsilon(slack)
+        loss = PrivacyLoss.of(spend, towards)
+        if loss != PrivacyLoss(towards=towards):  # what tells nothing is free
+            amount, slack = loss.epsilon(currency.delta), currency.delta
     else:
         for name, bound in bounds:
             if bound.epsilon is None or bound.delta > 0:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.mechanism import Finite, Mechanism
 
@@ -89,8 +90,9 @@ def views(adversary: Adversary) -> Views:
             done[view] = (zero, one)
             continue
         left, right = move.mechanism.law(move.zero), move.mechanism.law(move.one)
-        assert isinstance(left, Finite)
-        assert isinstance(right, Finite)
+        if not isinstance(left, Finite) or not isinstance(right, Finite):
+            name = move.mechanism.name
+            raise InvalidParameter("mechanism", name, "it has infinitely many outputs: use play() instead")
         for output in dict.fromkeys((*left.outcomes, *right.outcomes)):
             open_views[(*view, output)] = (zero * left.mass(output), one * right.mass(output))
     return Views(done)

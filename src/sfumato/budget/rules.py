@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.budget import composition
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.loss import BINOMIAL, EXACT, PrivacyLoss
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.arguments import MOST, whole
+from sfumato.mechanisms.arguments import whole
 
 if TYPE_CHECKING:
     from sfumato.mechanisms import Bound, Spend
@@ -66,9 +66,10 @@ def best(spend: Spend, *, count: int = 1, delta: Fraction, towards: str = "prese
     bounds = [step.bound(towards) for step in spend]
     loss = PrivacyLoss.of(spend, towards).times(count)
     found: dict[str, Fraction] = {}
-    if all(bound.epsilon is not None and bound.delta == 0 for bound in bounds):
+    deltas = sum((bound.delta for bound in bounds), Fraction(0)) * count
+    if all(bound.epsilon is not None for bound in bounds) and deltas <= delta:
         found["basic"] = composition.basic(bound.epsilon or Fraction(0) for bound in bounds) * count
-        found |= _alike(bounds, count, delta)
+        found |= _alike(bounds, count, delta) if deltas == 0 else {}
     if all(bound.rho is not None for bound in bounds):
         rhos = [(bound.rho or Fraction(0)) * count for bound in bounds]
         found["zCDP"] = composition.zcdp(rhos, delta=delta)
@@ -88,9 +89,7 @@ def _alike(bounds: list[Bound], count: int, delta: Fraction) -> dict[str, Fracti
     if len(epsilons) != 1 or len(epsilons) < len({bound.epsilon for bound in bounds}):
         return {}
     (epsilon,) = epsilons
-    if total * epsilon > MOST:
-        return {}
-    return {
-        "advanced": composition.advanced(epsilon, count=total, slack=delta),
-        "optimal": composition.optimal(epsilon, count=total).total(delta),
-    }
+    found = {"advanced": composition.advanced(epsilon, count=total, slack=delta)}
+    if total * epsilon <= EXACT and total <= BINOMIAL:
+        found["optimal"] = composition.optimal(epsilon, count=total).total(delta)
+    return found

@@ -59,8 +59,9 @@ class Budget:
     def epsilon_so_far(self, delta: Fraction) -> Fraction:
         """An epsilon for what was spent so far, valid whenever one looks: the sum, or for rho a ladder.
 
-        Guarantee: with probability 1 - delta (and but for the deltas that were charged) no loss is above it.
-        Proof: `sfumato.budget.filters.odometer`.
+        Guarantee: in epsilon, all releases so far are (epsilon, sum of the charged deltas)-private. In rho,
+        with probability 1 - delta (and but for the charged deltas) no loss was ever above what was reported.
+        Proof: basic composition; `sfumato.budget.filters.odometer`.
         """
         return odometer(self.spent.amount, delta=delta) if self.spent.rho is not None else self.spent.amount
 
