@@ -171,7 +171,7 @@ def test_the_price_of_an_average_is_split_so_that_its_error_is_smallest(
 
 
 def test_an_average_alone_is_as_good_as_beside_what_it_is_made_of(tmp_path: Path) -> None:
-    """Up to a tenth: the split is best for an average half-way from the centre, and the farthest is stated."""
+    """Up to a tenth: the split is best half-way from the centre, and the farthest is stated."""
     db = opened(tmp_path, [])
     for kind, other in (("age", "COUNT(age)"), ("cost", "COUNT(cost)"), ("temp", "COUNT(temp)")):
         alone, beside = (
@@ -417,7 +417,7 @@ def test_a_budget_of_rho_takes_gaussian_noise_and_adds_rhos_up(tmp_path: Path) -
     assert "Rho 0.4 left in 'hospital'" in repr(release)
     assert release.as_dict()["rho"] == "0.1"
     assert question.release().cost == Guarantee.read(rho=1).of(Fraction(0))
-    assert "rho 0.1 of rho 0.5 spent, 0.4 left" in repr(db.budget)
+    assert "rho 0.1 of 0.5 spent, 0.4 left" in repr(db.budget)
     assert db.budget.left == Guarantee.read(rho="0.4")
     with pytest.raises(sf.BudgetExceeded, match=r"only rho 0\.4 left.*raise rho under \[budget\]"):
         db.sql("SELECT COUNT(*) FROM visits", rho="0.41").release()
@@ -610,7 +610,7 @@ def test_the_budget_is_told_in_words_csv_json_and_a_picture(tmp_path: Path) -> N
     assert budget.by_day() == {"2026-01-15": Guarantee.parse("0.25"), "2026-01-16": Guarantee.parse("0.55")}
     assert sum(each.amount for each in budget.by_day().values()) == budget.spent.amount
     for said in (
-        "hospital: epsilon 0.8 of epsilon 1 spent, 0.2 left",
+        "hospital: epsilon 0.8 of 1 spent, 0.2 left",
         "COUNT(*) of visits within",
         "2026-01-15 00:00",
         tricky,
