@@ -274,6 +274,19 @@ def test_a_question_cannot_steer_the_owner_s_terminal(tmp_path: Path) -> None:
     assert "\x07" not in repr(db.budget)
 
 
+def test_a_name_cannot_steer_the_owner_s_terminal(tmp_path: Path) -> None:
+    path = make(tmp_path, [])
+    for age, name in enumerate(("ana", "\x1b[2J\x07")):
+        sql = f"SELECT COUNT(*) FROM visits WHERE age <> {age}"
+        try:
+            sf.open(path, analyst=name).sql(sql, epsilon=1).release()
+        except sf.InvalidParameter:
+            continue  # refusing such a name is as good
+    shown = repr(sf.open(path).budget)
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
 def test_what_an_analyst_types_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(sf.QueryRefused):
         opened(tmp_path, []).sql("ALTER TABLE visits SECRET-THING", epsilon=1)
