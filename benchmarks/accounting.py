@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.postgres import serving
 
 from sfumato.budget import Ledger, record
+from sfumato.budget.ledger import _Ticket
 from sfumato.budget.loss import PrivacyLoss
 from sfumato.mechanisms import (
     Distance,
@@ -328,18 +329,18 @@ def gate(history: int, folder: Path) -> float:
     """Milliseconds that the decision and the entry take on a ledger of this length, but for the commit."""
     ledger = book(str(folder / f"{history}.ledger"), folder / str(history))
     for start in range(0, history, 10_000):
-        ledger._answers([wish(number) for number in range(start, min(start + 10_000, history))])
+        ledger._write([_Ticket(wish(number)) for number in range(start, min(start + 10_000, history))])
     times = []
     for number in range(history, history + 300):
         asked_for = wish(number)
-        ledger.store.alone(wait=True)
+        assert ledger.store.alone()
         with ledger.store.writing():
             begun = time.perf_counter()
-            ledger._check_end()
-            ledger._perform(asked_for)
+            ledger.book.check_end()
+            ledger.book.perform(asked_for)
             times.append(time.perf_counter() - begun)
-        ledger._note_witness()
-        ledger._end = None
+        ledger.book.note_witness()
+        ledger.book.left()
         ledger.store.leave()
     return sorted(times)[len(times) // 2] * 1000
 

@@ -1,4 +1,4 @@
-"""What a budget buys: the rules of composition side by side, a plan as one charge, and what no mechanism can do.
+"""What a budget buys: the rules of composition side by side, a plan as one charge, what no mechanism can do.
 
 Run: python examples/budget.py
 """

@@ -139,10 +139,12 @@ class BudgetExceeded(SfumatoError):
 
     def __init__(self, whose: str, asked: str, left: str, owner_advice: str) -> None:
         self.whose, self.asked, self.left = whose, asked, left
+        has, ask = (
+            (f"has only {left} left", f"Ask for at most {left}, r") if left else ("has nothing left", "R")
+        )
         super().__init__(
-            f"this query asks for {asked}, but {whose} has only {left} left. "
-            f"Nothing was spent and no row was read. "
-            f"Ask for at most {left}, repeat an earlier question (repeats are free), or {owner_advice}"
+            f"this query asks for {asked}, but {whose} {has}. Nothing was spent and no row was read. "
+            f"{ask}epeat an earlier question (repeats are free), or {owner_advice}"
         )
 
 

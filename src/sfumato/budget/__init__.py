@@ -16,7 +16,8 @@ choice (Rogers, Roth, Ullman and Vadhan, 2016; Feldman and Zrnic, 2021; Whitehou
 Wang, 2022).
 """
 
-from sfumato.budget.ledger import Draw, Entry, Kept, Ledger, Receipt
+from sfumato.budget.entries import Draw, Entry, Kept, Receipt
+from sfumato.budget.ledger import Ledger
 from sfumato.budget.shares import Share
 
 __all__ = ["Draw", "Entry", "Kept", "Ledger", "Receipt", "Share"]

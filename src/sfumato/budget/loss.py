@@ -27,9 +27,10 @@ import numpy as np
 
 from sfumato.budget import atoms
 from sfumato.budget.atoms import LEAST, ROUNDING, Atoms
-from sfumato.budget.composition import STEPS, chance, optimal
+from sfumato.budget.composition import STEPS, chance, optimal, zcdp
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
+from sfumato.mechanisms import Bound
 from sfumato.mechanisms.arguments import MOST, exact, rational, whole
 from sfumato.mechanisms.noise import DiscreteLaplace
 
@@ -175,6 +176,8 @@ class PrivacyLoss:
         if self._pure is None or epsilon < self._pure:
             if self._alike is not None:
                 rest = optimal(self._alike[0], count=self._alike[1]).delta(epsilon)
+            elif self._rho is not None:
+                rest = Bound(rho=self._rho).delta_at(epsilon)
             else:
                 rest = max(Fraction(sum_.curve(float(epsilon)).delta(_down(epsilon))) for sum_ in self._sums)
         return min(Fraction(1), self.lost + rest)
@@ -188,6 +191,8 @@ class PrivacyLoss:
             return self._pure
         if self._alike is not None:
             return optimal(self._alike[0], count=self._alike[1]).total(room)
+        if self._rho is not None:
+            return zcdp([self._rho], delta=room)
         steps = max(_up(sum_.epsilon(float(numbers.round_down(room, 50)))) for sum_ in self._sums)
         return steps if self._pure is None else min(steps, self._pure)
 
@@ -234,6 +239,14 @@ class PrivacyLoss:
         ((part, count),) = self.parts
         if isinstance(part, Response) and part.epsilon * count <= EXACT and count <= BINOMIAL:
             return part.epsilon, count
+        return None
+
+    @cached_property
+    def _rho(self) -> Fraction | None:
+        """The rho, if nothing else is known."""
+        match self.parts:
+            case ((Concentrated(rho), 1),):
+                return rho
         return None
 
     @cached_property

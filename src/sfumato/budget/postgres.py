@@ -19,7 +19,7 @@ except ImportError:
     raise ImportError('a ledger in PostgreSQL needs psycopg. Run: pip install "sfumato[postgres]"') from None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sfumato.budget.store import Row
 
@@ -37,6 +37,7 @@ class Postgres(Store):
     """The schema `sfumato` of one database."""
 
     problems = (psycopg.Error, OSError)
+    advice = "Check that the server runs, that its address is right, and that this user may create a schema."
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -54,34 +55,59 @@ class Postgres(Store):
         self._locked: psycopg.Connection[Row] | None = None
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._opened().execute(_marked(sql), values).fetchall()
+        return self._twice(lambda store: store.execute(_marked(sql), values).fetchall())
 
     def scan(self, sql: str) -> Iterator[Row]:
-        with self._opened().transaction(), self._opened().cursor(name="scan") as rows:
+        with self._or_close() as store, store.transaction(), store.cursor(name="scan") as rows:
             rows.itersize = CHUNK
             yield from rows.execute(_marked(sql))
 
-    def alone(self, *, wait: bool) -> bool:
-        call = "pg_advisory_lock" if wait else "pg_try_advisory_lock"
-        store = self._opened()
-        row = store.execute(f"SELECT {call}({LOCK})").fetchone()
-        if not wait and (row is None or row[0] is not True):
-            return False
-        self._locked = store
-        return True
+    def alone(self) -> bool:
+        rows = self._twice(lambda store: store.execute(f"SELECT pg_try_advisory_lock({LOCK})").fetchall())
+        self._locked = self._store if rows == [(True,)] else None
+        return self._locked is not None
 
     def leave(self) -> None:
-        if self._locked is not None and not self._locked.closed:
-            self._locked.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        if self._locked is not None:
+            with self._or_close() as store:
+                if store is self._locked:
+                    store.execute(f"SELECT pg_advisory_unlock({LOCK})")
         self._locked = None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        store = self._opened()
-        if store is not self._locked:
-            raise psycopg.OperationalError("the connection was lost, and the lock with it")
-        with store.transaction():
-            yield
+        with self._or_close() as store:
+            if store is not self._locked:
+                raise psycopg.OperationalError("the connection was lost, and the lock with it")
+            with store.transaction():
+                yield
+
+    def _twice(self, act: Callable[[psycopg.Connection[Row]], list[Row]]) -> list[Row]:
+        """On a connection that may have been cut while it was idle: then on a new one, unless it is alone."""
+        tries = 1 if self._store is None or self._locked is not None else 2
+        while True:
+            try:
+                with self._or_close() as store:
+                    return act(store)
+            except psycopg.OperationalError:
+                tries -= 1
+                if not tries:
+                    raise
+
+    @contextmanager
+    def _or_close(self) -> Iterator[psycopg.Connection[Row]]:
+        """The connection, which is closed by whatever goes wrong on it or interrupts it: it could be in the
+        middle of something, and hold the lock."""
+        sound = False
+        try:
+            yield self._opened()
+            sound = True
+        except LedgerError:
+            sound = True  # a refusal of ours: nothing is wrong with the connection
+            raise
+        finally:
+            if not sound:
+                self.rest()
 
     def write(self, rows: list[Row]) -> None:
         marks = ", ".join(["%s"] * len(COLUMNS))
@@ -89,6 +115,9 @@ class Postgres(Store):
         with self._opened().cursor() as cursor:
             for row in rows:
                 cursor.execute(insert, row)
+
+    def drop(self, *tables: str) -> None:
+        raise AssertionError(f"no earlier form had {tables}")
 
     def exists(self) -> bool:
         return self.read("SELECT to_regclass('sfumato.entries') IS NOT NULL")[0][0] is True
@@ -112,7 +141,9 @@ class Postgres(Store):
 
     def _opened(self) -> psycopg.Connection[Row]:
         if self._store is None or self._store.closed:
-            store: psycopg.Connection[Row] = psycopg.connect(self._uri, autocommit=True)
+            store: psycopg.Connection[Row] = psycopg.connect(
+                self._uri, autocommit=True, client_encoding="utf8"
+            )
             store.execute("SET synchronous_commit = on; SET search_path = sfumato")
             self._store = store
         return self._store

@@ -6,6 +6,7 @@ writes them together with its own, and leaves the answers; the one who waited fi
 
 Each process owns one file, mapped into memory: a byte that says whose turn it is, a length, and text. Nothing
 here needs to survive: what is in no transaction was not written, and asking twice for one thing is one thing.
+A queue that cannot be used (a full disk, a closed folder) is left out: everybody then writes for themselves.
 """
 
 from __future__ import annotations
@@ -31,62 +32,65 @@ class Queue:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._own: tuple[str, mmap.mmap] | None = None
+        self._used = 0  # bytes of the own page that may hold something
         self._others: dict[tuple[str, int], mmap.mmap] = {}  # by name and inode: names are used again
 
     def ask(self, text: bytes) -> bool:
-        """Leave a wish; False if it is too long."""
+        """Leave a wish; False if it is too long, or there is no place for it."""
         if len(text) > SIZE - START:
             return False
-        if self._own is None:
-            self._own = self._claimed()
+        try:
+            if self._own is None:
+                self._own = self._claimed()
+        except OSError:
+            return False
+        self._used = max(self._used, len(text))
         _put(self._own[1], text, ASKED)
         return True
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether somebody else has written the wish down."""
+    def answer(self) -> bytes | None:
+        """What somebody else left in the place of the wish; None if nobody did yet."""
         assert self._own is not None
         page = self._own[1]
-        return page[0] == ANSWERED and _is_whole(page, _text(page))
+        return _whole(page) if page[0] == ANSWERED else None
 
-    def answer_taken(self) -> bytes | None:
-        """What somebody else answered to the wish; None if nobody did. Either way it is taken back."""
-        assert self._own is not None
-        page = self._own[1]
-        text, size = (_text(page) if self.is_answered else None), int.from_bytes(page[1:5], "little")
-        page[START : START + size] = bytes(size)  # a draw that was not stored must not lie around
-        _put(page, b"", IDLE)
-        return text
+    def clear(self) -> None:
+        """Take the wish back, and every letter of it: a draw that was not stored must not lie around."""
+        if self._own is not None:
+            page = self._own[1]
+            page[0] = IDLE
+            used = max(self._used, min(int.from_bytes(page[1:5], "little"), SIZE - START))
+            page[START : START + used] = bytes(used)
+            self._used = 0
 
     def wishes(self) -> Iterator[tuple[mmap.mmap, bytes]]:
         """What others want written; only for whoever is alone."""
         try:
             files = {(file.name, file.inode()) for file in os.scandir(self.folder)}
-        except FileNotFoundError:
+        except OSError:
             return
         for gone in self._others.keys() - files:
             self._others.pop(gone).close()
         for file in files:
-            if self._own is not None and file[0] == self._own[0]:
-                continue
-            page = self._page(file)
-            if page is None or page[0] != ASKED:
+            page = None if self._own is not None and file[0] == self._own[0] else self._page(file)
+            if page is None:
                 continue
             if not _alive(int.from_bytes(page[5:13], "little")):
                 self._others.pop(file).close()
                 (self.folder / file[0]).unlink(missing_ok=True)
-            elif _is_whole(page, text := _text(page)):
+            elif page[0] == ASKED and (text := _whole(page)) is not None:
                 yield page, text
 
     @staticmethod
-    def answer(page: mmap.mmap, text: bytes) -> None:
+    def reply(page: mmap.mmap, text: bytes) -> None:
         """Tell whoever waits; an answer that is too long is left for them to ask for again."""
-        if len(text) <= SIZE - START:
+        if len(text) <= SIZE - START and page[0] == ASKED:
             _put(page, text, ANSWERED)
 
     def rest(self) -> None:
         """Give the file back."""
         if self._own is not None:
+            self.clear()
             self._own[1].close()
             (self.folder / self._own[0]).unlink(missing_ok=True)
             self._own = None
@@ -103,8 +107,13 @@ class Queue:
             except FileExistsError:
                 continue
             try:
-                os.ftruncate(file, SIZE)
+                # blocks of its own: writing to a hole on a full disk would kill the process
+                if os.write(file, bytes(SIZE)) < SIZE:
+                    raise OSError("no room for a page")
                 page = mmap.mmap(file, SIZE)
+            except OSError:
+                (self.folder / str(number)).unlink(missing_ok=True)
+                raise
             finally:
                 os.close(file)
             page[5:13] = os.getpid().to_bytes(8, "little")
@@ -115,13 +124,19 @@ class Queue:
         if name not in self._others:
             try:
                 file = os.open(self.folder / name[0], os.O_RDWR)
-            except FileNotFoundError:
+            except OSError:
                 return None
             try:
                 found = os.fstat(file)
                 if found.st_size < SIZE or found.st_ino != name[1]:
                     return None  # just being made
-                self._others[name] = mmap.mmap(file, SIZE)
+                page = mmap.mmap(file, SIZE)
+                if not int.from_bytes(page[5:13], "little"):
+                    page.close()  # its owner has not signed it yet
+                    return None
+                self._others[name] = page
+            except OSError:
+                return None
             finally:
                 os.close(file)
         return self._others[name]
@@ -134,12 +149,10 @@ def _put(page: mmap.mmap, text: bytes, state: int) -> None:
     page[0] = state  # last: who reads it reads the rest
 
 
-def _text(page: mmap.mmap) -> bytes:
-    return bytes(page[START : START + int.from_bytes(page[1:5], "little")])
-
-
-def _is_whole(page: mmap.mmap, text: bytes) -> bool:
-    return zlib.crc32(text).to_bytes(4, "little") == page[13:17]
+def _whole(page: mmap.mmap) -> bytes | None:
+    """The text, if it is all there."""
+    text = bytes(page[START : START + int.from_bytes(page[1:5], "little")])
+    return text if zlib.crc32(text).to_bytes(4, "little") == page[13:17] else None
 
 
 def _alive(process: int) -> bool:
@@ -148,6 +161,6 @@ def _alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except (PermissionError, OverflowError):
         return True
     return True

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SECOND = 10**6
 PERIODS = ("day", "week", "month")
+LONGEST = 100  # letters of a name
+LATEST = 250_000_000_000  # seconds since 1970: the year 9892, where calendars nearly end
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,22 @@ class Share:
 
 def check(share: Share, total: Guarantee) -> None:
     """Refuse what cannot be meant."""
-    if not share.name.strip() or any(not member.strip() for member in share.members):
-        raise InvalidParameter("name", repr(share.name), "name the analyst or the group")
+    for name in (share.name, *share.members):
+        check_name(name)
+    if share.name in share.members:
+        raise InvalidParameter("members", share.name, "a group has another name than its members")
     if share.allowance.currency != total.currency:
         raise InvalidParameter("allowance", share.allowance, f"this ledger counts {total.currency}")
+    if share.allowance.delta and not total.delta:
+        raise InvalidParameter("delta", share.allowance.delta, "this budget has none")
     if share.every is not None and share.every not in PERIODS:
         raise InvalidParameter("every", share.every, f"take one of {', '.join(PERIODS)}")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is none, or that could steer the terminal of whoever reads it."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST:
+        raise InvalidParameter("name", repr(name), f"give printable letters, at most {LONGEST} of them")
 
 
 def current(bodies: Iterable[dict[str, Any]]) -> dict[str, Share]:
@@ -93,4 +105,4 @@ def next_refresh(share: Share, now: int) -> str:
 
 
 def _when(now: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(now // SECOND, datetime.UTC)
+    return datetime.datetime.fromtimestamp(min(max(now // SECOND, 0), LATEST), datetime.UTC)

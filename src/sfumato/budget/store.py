@@ -11,18 +11,19 @@ import os
 import sqlite3
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 Row = tuple[Any, ...]
 
 FORM = 2  # of the table below
 APPLICATION = 0x5F0A70  # marks a SQLite file as a ledger of ours
+MOUNTS = Path("/proc/self/mountinfo")
 PATIENCE = 60.0  # seconds to wait for a lock that something else than a ledger holds
 
 COLUMNS = (
@@ -47,7 +48,7 @@ CREATE TABLE entries (
     head TEXT NOT NULL
 );
 CREATE INDEX entries_found ON entries (found, number);
-CREATE INDEX entries_who ON entries (who, number)
+CREATE INDEX entries_who ON entries (who, at, number)
 """
 STAY = "BEGIN SELECT RAISE(ABORT, 'entries stay as they are'); END"
 TRIGGERS = (
@@ -60,6 +61,7 @@ class Store(ABC):
     """The table of entries."""
 
     name: str  # for messages
+    advice: str  # what to look at when it fails
 
     @abstractmethod
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -70,8 +72,8 @@ class Store(ABC):
         """The same, one after the other: for all of them."""
 
     @abstractmethod
-    def alone(self, *, wait: bool) -> bool:
-        """Become the only writer; with `wait` after everybody who came before. Whether it worked."""
+    def alone(self) -> bool:
+        """Become the only writer, if nobody else is. Whether it worked."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -85,6 +87,10 @@ class Store(ABC):
     @abstractmethod
     def write(self, rows: list[Row]) -> None:
         """Append entries."""
+
+    @abstractmethod
+    def drop(self, *tables: str) -> None:
+        """Remove tables of an earlier form, so that an earlier version cannot go on with them."""
 
     @abstractmethod
     def exists(self) -> bool:
@@ -109,6 +115,7 @@ class SQLite(Store):
     """
 
     problems = (sqlite3.Error, OSError)
+    advice = "Check that the file is a ledger, not damaged, and its folder writable."
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
@@ -124,11 +131,11 @@ class SQLite(Store):
         self._check_place()
         yield from self._opened().execute(sql)
 
-    def alone(self, *, wait: bool) -> bool:
+    def alone(self) -> bool:
         if self._lock is None:
             self._lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
@@ -153,8 +160,28 @@ class SQLite(Store):
         marks = ", ".join("?" * len(COLUMNS))
         self._opened().executemany(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({marks})", rows)
 
+    def drop(self, *tables: str) -> None:
+        for table in tables:
+            self._opened().execute(f"DROP TABLE {table}")
+
     def exists(self) -> bool:
+        if self.path.exists():
+            self._check_names()
         return self.path.exists() and self.path.stat().st_size > 0
+
+    def _check_names(self) -> None:
+        """Refuse a file with two names: SQLite keeps its log beside the name, so there would be two logs."""
+        names = os.stat(self.path).st_nlink
+        try:
+            mounts = [line.split()[4] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+        except OSError:
+            mounts = []
+        if names > 1 or str(self.path.resolve()) in mounts:
+            how = f"{names} names (hard links)" if names > 1 else "a name of its own by a mount"
+            raise LedgerError(
+                f"the ledger {self.path} has {how}, and what is charged under one would not be seen under "
+                "another. Nothing is charged or answered. Keep one name; mount the folder, not the file."
+            )
 
     def prepare(self) -> int:
         store = self._opened()

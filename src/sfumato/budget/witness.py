@@ -1,13 +1,18 @@
 """What remembers where a ledger stood, outside of it.
 
 A ledger that was deleted, cut short or replaced by an older copy would forget what was spent. Its last entry
-is therefore noted in two more places: in `FILE.head` beside it, and in the state folder of whoever runs it,
-where copying back a whole folder does not reach. A ledger must contain what any of them remembers. They may
-lag behind it (they are written after the commit, and not synced), never run ahead.
+is therefore noted elsewhere too: in `FILE.head` beside it, and in the state folder of whoever runs it, once
+by the ledger's own name, which copying back a whole folder does not reach, and once by its path, which
+deleting a whole folder does not. A ledger must contain what is remembered of it. Memories may lag behind
+(they are written after the commit, and not synced), never run ahead.
+
+Each file holds the last entry and, in a ring, the heads of some thousand before it: they tell an older copy,
+which lacks only what came after, from one that has gone its own way.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -15,7 +20,8 @@ from pathlib import Path
 
 from sfumato.errors import LedgerError
 
-SIZE = 512  # bytes: one sector, written at once
+SIZE = 512  # bytes of a mark: one sector, written at once
+SLOT, RING = 96, 4096  # bytes of a remembered head, and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +44,78 @@ class Mark:
 class Witness:
     """The places that remember one ledger."""
 
-    def __init__(self, beside: Path) -> None:
-        self.beside = beside
-        self._home: Path | None = None
+    def __init__(self, ledger: Path) -> None:
+        self.beside = ledger.with_name(ledger.name + ".head")
+        self._state = _state()
+        path = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()
+        self._by_path = _hidden(self._state, f"path-{path}")
+        self._by_name: Path | None = None
         self._files: dict[Path, int] = {}
         self._last: Mark | None = None
 
-    def remembered(self, ledger: str | None = None) -> list[tuple[Path, Mark]]:
-        """Every mark there is; of the state folder only that of this ledger."""
-        places = [self.beside]
-        if ledger is not None:
-            self._home = _state() / f"{ledger[:32]}.head"
-            places.append(self._home)
-        return [(place, mark) for place in places if (mark := _read(place)) is not None]
+    def of_path(self) -> list[tuple[Path, Mark]]:
+        """What is remembered of a ledger at this path."""
+        return _marks(self.beside, self._by_path)
+
+    def of_ledger(self, name: str) -> list[tuple[Path, Mark]]:
+        """What is remembered of the ledger with this name, and what is noted at this path."""
+        return _marks(self.beside, _hidden(self._state, name))
+
+    def now(self) -> list[tuple[Path, Mark]]:
+        """The same for the ledger that was noted last, by whoever did."""
+        assert self._last is not None
+        found = [(self.beside, self._last)]
+        for place in (self.beside, self._by_name):
+            if place is None:
+                continue
+            text = os.pread(self._opened(place), SIZE, 0)
+            if text != self._last.text and (mark := _parsed(text, place)) is not None:
+                found.append((place, mark))
+        return found
 
     def note(self, mark: Mark) -> None:
         """Remember this mark. The state folder may be missing or closed; the place beside may not."""
-        self._last = mark
+        self._by_name, self._last = _hidden(self._state, mark.ledger), mark
         self._write(self.beside, mark)
-        if self._home is not None:
+        for place in (self._by_name, self._by_path):
+            if place is None:
+                continue
             try:
-                if self._home not in self._files:
-                    self._home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._write(self._home, mark)
+                self._write(place, mark)
             except OSError:
-                self._home = None
+                self._state = self._by_name = self._by_path = None
+                break
 
     @property
-    def last(self) -> Mark | None:
-        """What this process noted last."""
-        return self._last
+    def has_noted(self) -> bool:
+        """Whether this process has noted anything yet."""
+        return self._last is not None
 
-    def beside_now(self) -> Mark | None:
-        """What whoever wrote last has noted beside the ledger."""
-        text = os.pread(self._opened(self.beside), SIZE, 0)
-        return (
-            self._last if self._last is not None and text == self._last.text else _parsed(text, self.beside)
-        )
+    def has_seen(self, ledger: str, number: int, head: str) -> bool:
+        """Whether an entry was ever the last one of this ledger, as far as anybody remembers."""
+        wanted = _slot(ledger, number, head)
+        for place in (self.beside, _hidden(self._state, ledger), self._by_path):
+            try:
+                if place is not None and place.read_bytes()[_offset(number) :][:SLOT] == wanted:
+                    return True
+            except OSError:
+                continue
+        return False
+
+    def forget(self) -> None:
+        """Remove what is remembered of the path: for who makes up new data, such as the demo."""
+        for place in (self.beside, self._by_path):
+            if place is not None:
+                place.unlink(missing_ok=True)
 
     def _write(self, place: Path, mark: Mark) -> None:
         os.pwrite(self._opened(place), mark.text, 0)
+        os.pwrite(self._opened(place), _slot(mark.ledger, mark.number, mark.head), _offset(mark.number))
 
     def _opened(self, place: Path) -> int:
         if place not in self._files:
+            if place != self.beside:
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._files[place] = os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         return self._files[place]
 
@@ -91,15 +126,32 @@ class Witness:
         self._files.clear()
 
 
-def _state() -> Path:
-    """The folder for what programs remember of this user."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return Path(base or os.path.expanduser("~/.local/state")) / "sfumato"
+def _offset(number: int) -> int:
+    return SIZE + number % RING * SLOT
+
+
+def _slot(ledger: str, number: int, head: str) -> bytes:
+    return f"{number} {ledger[:8]} {head}".encode().ljust(SLOT - 1)[: SLOT - 1] + b"\n"
+
+
+def _state() -> Path | None:
+    """The folder for what programs remember of this user; None if there is none."""
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return None if base.startswith("~") else Path(base) / "sfumato"
+
+
+def _hidden(state: Path | None, name: str) -> Path | None:
+    return None if state is None else state / f"{name[:40]}.head"
+
+
+def _marks(*places: Path | None) -> list[tuple[Path, Mark]]:
+    found = [(place, _read(place)) for place in places if place is not None]
+    return [(place, mark) for place, mark in found if mark is not None]
 
 
 def _read(place: Path) -> Mark | None:
     try:
-        return _parsed(place.read_bytes(), place)
+        return _parsed(place.read_bytes()[:SIZE], place)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
 
@@ -113,6 +165,6 @@ def _parsed(text: bytes, place: Path) -> Mark | None:
         pass
     raise LedgerError(
         f"{place}, which remembers where the ledger stood, cannot be read. Nothing is charged or answered. "
-        "Put it back from a copy; or, if only this file is damaged, remove it and run: "
-        "sfumato budget POLICY --verify"
+        "Put it back from a copy; or, if only this file is damaged and the ledger is the newest there is, "
+        "remove it: the next one who opens the ledger checks all of it and writes a new one."
     )

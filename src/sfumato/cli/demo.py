@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sfumato as sf
+from sfumato.budget.witness import Witness
 from sfumato.cli.main import Friendly, working
 from sfumato.curator import show
 from sfumato.errors import BudgetExceeded, SourceError
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 PEOPLE = 100_000
 MARK = "# Made by: sfumato demo"
-FILES = ("hospital.duckdb", "hospital.toml", "hospital.ledger", "hospital.ledger-wal", "hospital.ledger-shm")
+LEDGER = ("", "-wal", "-shm", ".lock", ".head")
+FILES = ("hospital.duckdb", "hospital.toml", *(f"hospital.ledger{side}" for side in LEDGER))
 WARDS = ("cardiology", "emergency", "maternity", "oncology", "paediatrics", "surgery")
 REGIONS = ("north", "east", "south", "west")
 
@@ -202,6 +204,7 @@ def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
         )
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
+    Witness(folder / "hospital.ledger").forget()  # the people are made up anew
     exact = [question.sql for question in QUESTIONS] + [ALL, WITHOUT_ALICE]
     alice = f"UPDATE patients SET diabetic = TRUE WHERE patient_id = {ALICE}"
     with working("making a hospital"):

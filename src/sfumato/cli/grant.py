@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import click
 
 import sfumato as sf
 from sfumato.budget import Share
 from sfumato.budget.shares import PERIODS
-from sfumato.cli.main import JSON, POLICY, Friendly, priced, print_json
+from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 
 
 @click.command(cls=Friendly)
 @POLICY
 @click.argument("name")
-@priced
+@click.option("--epsilon", "-e", metavar="E", help="How much, such as 0.5.")
+@click.option("--rho", metavar="R", help="The same where the budget counts rho, such as 0.1.")
+@click.option("--delta", metavar="D", help="How much of delta, where the budget has one.")
+@click.option("--revoke", is_flag=True, help="Nothing any more; what was spent stays spent.")
 @click.option("--every", type=click.Choice(PERIODS), help="Fill it up so often, out of the same total.")
 @click.option("--member", "members", multiple=True, metavar="NAME", help="Make NAME a group; repeat it.")
 @JSON
@@ -23,6 +28,7 @@ def command(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    revoke: bool,
     every: str | None,
     members: tuple[str, ...],
     as_json: bool,
@@ -33,11 +39,20 @@ def command(
     one.
     """
     database = sf.open(policy)
-    share = Share(name, sf.Guarantee.read(epsilon=epsilon, rho=rho, delta=delta), every, members)
+    total = database.ledger.total
+    if revoke:
+        allowance = total.of(Fraction(0))
+    elif epsilon is None and rho is None:
+        example = "-e 0.5" if total.rho is None else "--rho 0.1"
+        raise sf.InvalidParameter(total.currency, "nothing", f"say how much, such as {example}, or --revoke")
+    else:
+        allowance = sf.Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
+    share = Share(name, allowance, every, members)
     database.ledger.share(share)
     left = database.ledger.left_for(members[0] if members else name)
     if as_json:
-        print_json({**share.as_dict(), "left": left.as_dict()})
+        facts = {"name": name, **allowance.as_dict(), "every": every, "members": list(members)}
+        print_json({**facts, "left": left.as_dict()})
         return
     filled = f", filled up every {every}" if every else ""
     click.echo(f"{name} may spend {share.allowance}{filled}; {left} of it is left now.")

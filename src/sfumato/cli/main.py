@@ -54,6 +54,8 @@ class Friendly(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            raise
         except (sf.SfumatoError, OSError, ImportError) as error:
             kind, message = type(error).__name__, str(error)
         if ctx.params.get("as_json"):
@@ -148,6 +150,7 @@ def sql(
 @POLICY
 @click.argument("sql")
 @priced
+@_AS
 @click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
 @JSON
 def explain(
@@ -156,11 +159,12 @@ def explain(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    analyst: str,
     engine_sql: bool,
     as_json: bool,
 ) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
-    explanation = sf.open(policy).sql(sql, epsilon=epsilon, rho=rho, delta=delta).explain()
+    explanation = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta).explain()
     if as_json:
         print_json(explanation.as_dict())
         return
@@ -261,7 +265,8 @@ def data_changed(policy: str, as_json: bool) -> None:
     if as_json:
         print_json({"data_version": database.ledger.data_version, "left": left})
     else:
-        click.echo(f"Stored releases are no longer repeated. Epsilon {left} is left, as before.")
+        currency = database.ledger.total.currency.capitalize()
+        click.echo(f"Stored releases are no longer repeated. {currency} {left} is left, as before.")
 
 
 @main.command()

@@ -89,11 +89,8 @@ def _calibrated(distances: tuple[Distances, ...], spend: Guarantee, uses: Uses) 
     pure = Query(geometric, spend)
     if not spend.delta:
         return pure
-    gaussian = _gaussian_for(distances, spend, uses)
-    if gaussian is None:
-        return pure
-    # the product of the variances decides, as it did for the split
-    return Query(gaussian, spend) if _spread(gaussian) < _spread(geometric) else pure
+    gaussian = _gaussian_for(distances, spend, uses, _spread(geometric))
+    return pure if gaussian is None else Query(gaussian, spend)
 
 
 def _spread(steps: tuple[Step[Additive], ...]) -> float:
@@ -110,9 +107,12 @@ def _gaussian(distances: tuple[Distances, ...], rhos: list[Fraction]) -> tuple[S
 
 
 def _gaussian_for(
-    distances: tuple[Distances, ...], spend: Guarantee, uses: Uses
+    distances: tuple[Distances, ...], spend: Guarantee, uses: Uses, most: float
 ) -> tuple[Step[Additive], ...] | None:
-    """Gaussian noise that is (epsilon, delta)-private: as for one shift, then wider until it holds."""
+    """Gaussian noise that is (epsilon, delta)-private: as for one shift, then wider until it holds.
+
+    None as soon as the product of its variances, which decides as it did for the split, is not below `most`.
+    """
     assert spend.epsilon is not None
     parts = _split([math.sqrt(_l2_squared(each.presence)) for each in distances], uses, power=1)
     far = 1 << 20  # one shift by 2^20 steps on a line is as good as any
@@ -120,6 +120,8 @@ def _gaussian_for(
     rho = far**2 / (2 * Gaussian.at(epsilon=spend.epsilon, delta=spend.delta, distance=one).sigma_squared)
     for tried in range(TRIES):
         steps = _gaussian(distances, [rho * part for part in parts])
+        if _spread(steps) >= most:
+            return None
         if PrivacyLoss.of(steps).delta(spend.epsilon) <= spend.delta:
             return steps
         rho = round_up(rho * (1 - Fraction(1 << tried // 4, 1000)), 24)
@@ -179,9 +181,10 @@ def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
         parts = [part / sum(parts) for part in parts]
     if max(parts) - min(parts) < 1e-9:
         return [Fraction(1, count)] * count
-    whole = [max(1, math.floor(part * PARTS)) for part in parts]
-    whole[whole.index(max(whole))] -= sum(whole) - PARTS
-    return [Fraction(part, PARTS) for part in whole]
+    pieces = PARTS * count
+    whole = [1 + math.floor(part * (pieces - count)) for part in parts]
+    whole[whole.index(max(whole))] += pieces - sum(whole)
+    return [Fraction(part, pieces) for part in whole]
 
 
 def _l1(distance: Distance) -> Fraction:

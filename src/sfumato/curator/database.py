@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.budget import Ledger
+from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within, uses_of
 from sfumato.curator.explanation import Explanation
@@ -46,6 +48,8 @@ class Database:
         self._source, self._coins = source, coins
         folder = ledger.path.parent.resolve()
         place = os.path.relpath(policy.database.resolve(), folder)  # survives moving both together
+        if isinstance(policy.ledger, str):  # on a server: other machines have such paths, too
+            place = f"{platform.node()}\n{policy.database.resolve()}"
         self._identity = f"{policy.hash}\n{place}"
 
     def sql(
@@ -126,7 +130,7 @@ class Database:
             query.spend, key, slack=query.slack, question=question.text, analyst=self.analyst
         )
         shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
-        return Release(self.policy.name, plan, query, shown, receipt, self.ledger.left)
+        return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst)
 
     def drawn(self, question: Question) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed."""
@@ -136,7 +140,12 @@ class Database:
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         # a plan is only ever charged with additive steps
         query = Query(kept.spend, kept.receipt.price)  # type: ignore[arg-type]
-        return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.ledger.left)
+        return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst)
+
+    @property
+    def left(self) -> Guarantee:
+        """What whoever asks can still spend: of the total, and of a share if there is one."""
+        return self.ledger.left_for(self.analyst)
 
     def key(self, plan: Plan) -> str:
         """Names a question to this database: two databases that share a ledger must not share releases."""
@@ -189,7 +198,7 @@ class Question:
             self.derivations,
             self.engine_sql,
             self.database.is_paid(self),
-            self.database.ledger.left,
+            self.database.left,
         )
 
     def release(self) -> Release:
@@ -272,7 +281,8 @@ class Batch:
                     question.query,
                     drawn[start:end],
                     receipt,
-                    self.database.ledger.left,
+                    self.database.left,
+                    self.database.analyst,
                 )
             )
             start = end
@@ -313,6 +323,8 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     policy = policies.load(path)
     source = DuckDB(policy.database)
     source.check(policy)
+    if analyst:
+        check_name(analyst)
     policy = policy.with_keys(source.keys)
     ledger = Ledger(
         policy.ledger,

@@ -57,6 +57,7 @@ class Release:
     drawn: Draw
     receipt: Receipt
     left: Guarantee
+    analyst: str = ""
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -133,18 +134,24 @@ class Release:
 
     def notes(self, level: str | float | Fraction = LEVEL) -> list[str]:
         """What the numbers do not say by themselves."""
-        return [self._cost_note(), *reading_notes(self.plan, level)]
+        return [self.cost_note(), *reading_notes(self.plan, level)]
 
-    def _cost_note(self) -> str:
+    def cost_note(self) -> str:
+        """What it cost and what is left."""
         currency, number = self.left.currency, self.receipt.number
-        left = f"{currency.capitalize()} {decimal(self.left.amount)} left in {self.database!r}."
+        whose = f"for {self.analyst!r}" if self.analyst else f"in {self.database!r}"
+        left = f"{currency.capitalize()} {decimal(self.left.amount)} left {whose}."
         if self.cost.amount == 0:
             return f"Free: answered from receipt {number}, already paid. {left}"
         return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}). {left}"
 
     def text(self, level: str | float | Fraction = LEVEL) -> str:
         """The table for a terminal, with intervals at the given level."""
-        return "\n".join([show.table(*self._grid(level)), "", *show.paragraphs(self.notes(level))])
+        return "\n".join([self.table(level), "", *show.paragraphs(self.notes(level))])
+
+    def table(self, level: str | float | Fraction = LEVEL) -> str:
+        """The numbers alone."""
+        return show.table(*self._grid(level))
 
     def as_dict(self, level: str | float | Fraction = LEVEL) -> dict[str, Any]:
         """The same facts for programs: everything in it is JSON, an end at infinity is null."""
@@ -275,7 +282,11 @@ class Releases:
         return self.each[0].cost
 
     def __repr__(self) -> str:
-        return "\n\n".join(release.text() for release in self.each)
+        lines: list[str] = []
+        for release in self.each:
+            lines += [release.table(), "", *show.paragraphs(reading_notes(release.plan)), ""]
+        together = f"All {len(self.each)} together: {self.each[0].cost_note()}"
+        return "\n".join([*lines, *show.paragraphs([together])])
 
 
 def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:

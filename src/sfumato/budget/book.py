@@ -1,0 +1,408 @@
+"""The chain of entries: what one writer does, alone, in one transaction.
+
+Everything here happens in the store, under the lock: the gate, the next entry, the check that the ledger is
+the one that is remembered. `ledger` decides who is the writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import deque
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.budget import filters, record, shares
+from sfumato.budget.entries import ALL, FIRST, SECOND, SEEN, Line, hashed
+from sfumato.budget.filters import FINE, UNIT
+from sfumato.budget.store import FORM
+from sfumato.budget.witness import Mark, Witness
+from sfumato.errors import InvalidParameter, LedgerError
+from sfumato.exact.coins import SystemCoins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sfumato.budget.shares import Share
+    from sfumato.budget.store import Store
+    from sfumato.mechanisms import Guarantee
+
+Wish = dict[str, Any]  # what is to be written; and what came of it
+ACCEPT = "sfumato budget POLICY --accept"
+
+
+class Book:
+    """The entries of one ledger, as one database sees them."""
+
+    def __init__(
+        self,
+        store: Store,
+        path: Path,
+        *,
+        name: str,
+        total: Guarantee,
+        policy: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self.store, self.name, self.total = store, name, total
+        self._policy, self._clock = policy, clock
+        self.witness = Witness(path)
+        self._identity = ""
+        self._end: Line | None = None  # the last entry, while this process is writing
+
+    # Writing ------------------------------------------------------------------------------------------
+
+    def perform(self, wish: Wish) -> Wish:
+        """One wish, inside the transaction. It refuses before it writes, so a refusal leaves nothing."""
+        acts = {"charge": self._charge, "keep": self._keep, "data": self._change, "note": self._note}
+        return acts[wish["act"]](wish)
+
+    def _charge(self, wish: Wish) -> Wish:
+        name, analyst, (amount, slack) = wish["name"], wish["analyst"], wish["price"]
+        found = self.found(wish["key"], self.data_version(name), name)
+        topic = _charge_topic(found, wish["spend"])
+        if (earlier := self._at_topic(topic)) is not None:
+            return {"receipt": earlier.facts, "new": False}
+        last, limit = self.last(), map(min, wish["limit"], self._granted(name) or wish["limit"])
+        left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
+        if amount > left[0] or slack > left[1]:
+            return {"refused": "total", "left": [max(each, 0) for each in left]}
+        given, now = self.shares(), max(wish["at"], last.at)
+        share = shares.of(analyst, given)
+        if share is None and analyst and given:
+            return {"refused": "stranger", "left": [0, 0], "analyst": analyst}
+        if share is not None:
+            room = self.room(share, now)
+            if amount > room[0] or slack > room[1]:
+                again = shares.next_refresh(share, now)
+                return {"refused": "share", "left": list(room), "share": share.name, "again": again}
+        body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
+        who = share.name if share else analyst
+        line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
+        return {"receipt": line.facts, "new": True}
+
+    def _keep(self, wish: Wish) -> Wish:
+        topic = f"release/{wish['number']}/{wish['turn']}"
+        if (earlier := self._at_topic(topic)) is not None:
+            return {"drawn": json.loads(earlier.body)["drawn"]}
+        paid = self.store.read("SELECT kind, head FROM entries WHERE number = ?", (wish["number"],))
+        if paid != [("charge", wish["head"])]:
+            return {"refused": "unpaid"}
+        self.append("release", wish["at"], {"drawn": wish["drawn"]}, topic=topic)
+        return {"drawn": wish["drawn"]}
+
+    def _change(self, wish: Wish) -> Wish:
+        version = self.data_version(wish["name"]) + 1
+        self.append("data", wish["at"], {"version": version}, found=f"data/{wish['name']}")
+        return {"version": version}
+
+    def _note(self, wish: Wish) -> Wish:
+        body = {"database": wish["name"], **wish["body"]}
+        self.append(wish["kind"], wish["at"], body, found=wish["found"])
+        return {}
+
+    def append(
+        self,
+        kind: str,
+        at: int,
+        body: dict[str, Any],
+        *,
+        who: str = "",
+        topic: str | None = None,
+        found: str | None = None,
+        price: tuple[int, int] = (0, 0),
+    ) -> Line:
+        """The next entry of the chain."""
+        last, (amount, slack) = self.last(), price
+        own = (0, 0)
+        if who:
+            before = self._own(who, "")
+            own = (before[0] + amount, before[1] + slack)
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        facts = (
+            last.number + 1, max(at, last.at), kind, who, topic, found, text, amount, slack,
+            last.spent + amount, last.lost + slack, *own,
+        )  # fmt: skip
+        line = Line(*facts, hashed(last.head, facts))
+        self.store.write([line])
+        if self._end is not None:
+            self._end = line
+        return line
+
+    # Reading ------------------------------------------------------------------------------------------
+
+    def last(self) -> Line:
+        """The last entry."""
+        if self._end is not None:
+            return self._end
+        rows = self.store.read(f"SELECT {ALL} FROM entries c ORDER BY number DESC LIMIT 1")
+        return Line(*rows[0]) if rows else FIRST
+
+    def now(self) -> int:
+        """The time, in microseconds."""
+        return int(self._clock() * SECOND)
+
+    def data_version(self, name: str | None = None) -> int:
+        """Which state of its data a database is in."""
+        body = self._latest(f"data/{self.name if name is None else name}")
+        return int(body["version"]) if body else 1
+
+    def shares(self) -> dict[str, Share]:
+        """The shares in force."""
+        rows = self.store.read("SELECT body FROM entries WHERE found = 'shares' ORDER BY number")
+        return shares.current(json.loads(body) for (body,) in rows)
+
+    def room(self, share: Share, now: int) -> tuple[int, int]:
+        """What is left of a share: of its amount in this period, less what was spent since it began."""
+        spent, lost = self._own(share.name, "")
+        if share.every is not None:
+            before = self._own(share.name, "AND at < ?", shares.began(share, now))
+            spent, lost = spent - before[0], lost - before[1]
+        amount, slack = units(share.allowance)
+        return max(amount - spent, 0), max(slack - lost, 0)
+
+    def found(self, key: str, version: int, name: str | None = None) -> str:
+        """What the charges for a question are found by."""
+        return f"charge/{self.name if name is None else name}/{version}/{key}"
+
+    def _own(self, who: str, until: str, *values: int) -> tuple[int, int]:
+        """What one share or analyst has spent, in all or up to a time."""
+        rows = self.store.read(
+            f"SELECT own_spent, own_lost FROM entries WHERE who = ? {until}"
+            " ORDER BY at DESC, number DESC LIMIT 1",
+            (who, *values),
+        )
+        return (rows[0][0], rows[0][1]) if rows else (0, 0)
+
+    def _at_topic(self, topic: str) -> Line | None:
+        rows = self.store.read(f"SELECT {ALL} FROM entries c WHERE topic = ?", (topic,))
+        return Line(*rows[0]) if rows else None
+
+    def _latest(self, found: str) -> dict[str, Any]:
+        rows = self.store.read(
+            "SELECT body FROM entries WHERE found = ? ORDER BY number DESC LIMIT 1", (found,)
+        )
+        body: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+        return body
+
+    def _granted(self, name: str) -> list[int]:
+        """The total that the policy of a database gave last; one that was lowered binds who opened before."""
+        units_of: list[int] = self._latest(f"policy/{name}").get("units", [])
+        return units_of
+
+    # Opening ------------------------------------------------------------------------------------------
+
+    def open(self, *, accept: bool) -> None:
+        """Make the ledger if there is none, and refuse it if it is not what is remembered."""
+        former = [] if self.store.exists() else self.witness.of_path()
+        if former and not accept:
+            place, mark = former[0]
+            raise LedgerError(
+                f"there is no ledger at {self.store.name}, but {place} remembers one that had spent "
+                f"{self.guarantee(mark.spent, mark.lost)}. Nothing is charged or answered. Put it back; or, "
+                f"if it is lost, go on with that much spent: {ACCEPT}; or, if these are other people's data, "
+                f"remove {place.name} from {place.parent}."
+            )
+        with self.store.writing():
+            self._prepare()
+        last = deque(self.walk(), maxlen=1)[0]
+        if not accept:
+            self._check(last, self.witness.of_ledger(self._identity))
+        with self.store.writing():
+            if accept:
+                self._make_up(last, former)
+            self._note_policy()
+        self.note_witness()
+
+    def _prepare(self) -> None:
+        form = self.store.prepare()
+        if form == 1:
+            currencies = self.store.read("SELECT currency FROM about")
+            self._check_currency(currencies[0][0])
+        if form < FORM:
+            identity = f"{SystemCoins().bits(128):032x}"
+            body = {"currency": _currency(self.total), "form": FORM, "ledger": identity}
+            self.append("opened", self.now(), body)
+        if form == 1:
+            self._take_over()
+            self.store.drop("about", "charges", "releases")
+        opened = json.loads(self.store.read("SELECT body FROM entries WHERE number = 1")[0][0])
+        self._identity = opened["ledger"]
+        self._check_currency(opened["currency"])
+
+    def _check_currency(self, counted: str) -> None:
+        if counted != (given := _currency(self.total)):
+            raise LedgerError(
+                f"{self.store.name} counts {counted}, and the policy gives {given}. The currency of a ledger "
+                "is fixed before its first charge; it was left as it is. "
+                f"Write {counted} under [budget] in the policy, or name another ledger there."
+            )
+
+    def _take_over(self) -> None:
+        """The charges and releases of form 1, as entries."""
+        versions = self.store.read("SELECT data_version FROM about")
+        drawn: dict[int, str] = dict(self.store.read("SELECT number, drawn FROM releases WHERE turn = 0"))
+        for number, at, key, version, question, spend, price in self.store.read(
+            "SELECT number, at, key, data_version, question, spend, price FROM charges ORDER BY number"
+        ):
+            found, moment = self.found(key, version), int(at * SECOND)
+            body = {"database": self.name, "question": question, "analyst": "", "spend": spend}
+            line = self.append(
+                "charge", moment, body, topic=_charge_topic(found, spend), found=found, price=(price, 0)
+            )
+            if number in drawn:
+                release = {"drawn": drawn[number]}
+                self.append("release", moment, release, topic=f"release/{line.number}/0")
+        self.append("data", self.now(), {"version": versions[0][0]}, found=f"data/{self.name}")
+
+    def _note_policy(self) -> None:
+        """A budget or a policy that changed since this database was last opened is an entry of its own."""
+        found = f"policy/{self.name}"
+        facts = {"total": str(self.total), "policy": self._policy, "units": list(units(self.total))}
+        before = self._latest(found)
+        if before.get("units") != facts["units"]:
+            self.append("grant", self.now(), {"database": self.name, **facts}, found=found)
+        elif before.get("policy") != facts["policy"]:
+            self.append("policy", self.now(), {"database": self.name, **facts}, found=found)
+
+    def _make_up(self, last: Line, former: list[tuple[Path, Mark]]) -> None:
+        """Charge what is remembered and missing: all that another ledger spent; of this one only what came
+        after its last entry, if that entry is remembered, and otherwise all of it again."""
+        marks = former + self.witness.of_ledger(self._identity)
+        for name in {mark.ledger for _, mark in marks} - {self._identity}:
+            marks += self.witness.of_ledger(name)
+        most: dict[str, Mark] = {}
+        for _, mark in marks:
+            if mark.ledger not in most or (mark.spent, mark.lost) > (
+                most[mark.ledger].spent,
+                most[mark.ledger].lost,
+            ):
+                most[mark.ledger] = mark
+        missing = [0, 0]
+        for mark in most.values():
+            spent, lost = 0, 0
+            if mark.ledger == self._identity and self._is_older(last, mark):
+                spent, lost = last.spent, last.lost
+            missing = [missing[0] + max(mark.spent - spent, 0), missing[1] + max(mark.lost - lost, 0)]
+        price = (missing[0], missing[1])
+        self.append("restored", self.now(), {"database": self.name}, price=price)
+
+    def _is_older(self, last: Line, mark: Mark) -> bool:
+        """Whether a ledger lacks nothing but what came after its last entry, or lacks nothing at all."""
+        return self._head_at(mark.number) == mark.head or self.witness.has_seen(
+            mark.ledger, last.number, last.head
+        )
+
+    # Checking -----------------------------------------------------------------------------------------
+
+    def walk(self) -> Iterator[Line]:
+        """All entries, whose hashes are computed anew."""
+        before = FIRST
+        for row in self.store.scan(f"SELECT {ALL} FROM entries c ORDER BY number"):
+            line = Line(*row)
+            if line.number != before.number + 1 or line.head != hashed(before.head, row[:-1]):
+                raise self._broken(line, "it is not what was written")
+            yield line
+            before = line
+
+    def check_end(self) -> None:
+        """Refuse a ledger whose last entry, which holds the totals, is not what was written."""
+        rows = self.store.read(f"SELECT {ALL} FROM entries c ORDER BY number DESC LIMIT 2")
+        last, before = Line(*rows[0]), Line(*rows[1]) if len(rows) > 1 else FIRST
+        if last.head != hashed(before.head, rows[0][:-1]):
+            raise self._broken(last, "it is not what was written")
+        self._check(last, self.witness.now())
+        self._end = last
+
+    def left(self) -> None:
+        """The transaction is over."""
+        self._end = None
+
+    def _check(self, last: Line, marks: list[tuple[Path, Mark]]) -> None:
+        """Refuse a ledger that lacks what is remembered of it."""
+        for place, mark in marks:
+            if mark.ledger != self._identity:
+                raise LedgerError(
+                    f"{self.store.name} is another ledger than the one that {place} remembers. Nothing is "
+                    "charged or answered. Put the right one back; or, if the exchange is meant, go on with "
+                    f"what was spent there: {ACCEPT}"
+                )
+            if (last.head if mark.number == last.number else self._head_at(mark.number)) != mark.head:
+                raise LedgerError(
+                    f"{self.store.name} is older than what {place} remembers of it, or a copy that went its "
+                    f"own way, or was changed: entry {mark.number} is missing or another one. Nothing is "
+                    "charged or answered. Put the newest ledger back; or, if it is lost, go on with all that "
+                    f"was spent: {ACCEPT}"
+                )
+
+    def _head_at(self, number: int) -> str | None:
+        rows = self.store.read("SELECT head FROM entries WHERE number = ?", (number,))
+        return rows[0][0] if rows else None
+
+    def note_witness(self) -> None:
+        """Note the last entry outside."""
+        last = self.last()
+        self.witness.note(Mark(self._identity, last.number, last.head, last.spent, last.lost))
+
+    def verify(self, head: str | None) -> int:
+        """Go through all entries; see `Ledger.verify`."""
+        number, _, wanted = (head or "").partition("-")
+        if head is not None and len(wanted) < SEEN:
+            raise InvalidParameter("head", head, f"give a number and {SEEN} letters or more, as in a receipt")
+        paid: set[str] = set()
+        own: dict[str, tuple[int, int]] = {}
+        prices: dict[tuple[str, int], Fraction] = {}
+        spent = lost = 0
+        line, found = FIRST, head is None
+        for line in self.walk():
+            found |= str(line.number) == number and line.head.startswith(wanted)
+            spent, lost = spent + line.amount, lost + line.slack
+            before = own.get(line.who, (0, 0))
+            own[line.who] = (before[0] + line.amount, before[1] + line.slack)
+            totals = (line.spent, line.lost) == (spent, lost)
+            if not totals or (line.who and own[line.who] != (line.own_spent, line.own_lost)):
+                raise self._broken(line, "its running total is not the sum of the prices before it")
+            if line.kind == "charge":
+                text = json.loads(line.body)["spend"]
+                if (text, line.slack) not in prices:
+                    currency = self.total.of(Fraction(0), Fraction(line.slack, FINE))
+                    prices[text, line.slack] = filters.price(record.read(text), currency).amount
+                # the epsilon of a delta is computed with floats: another machine may round it elsewhere
+                most = Fraction(line.amount, UNIT) * (1 + Fraction(1, 10**6) * bool(line.slack))
+                if prices[text, line.slack] > most:
+                    raise self._broken(line, "it costs less than what was run")
+                paid.add(str(line.number))
+            if line.kind == "release" and str(line.topic).split("/")[1] not in paid:
+                raise self._broken(line, "it was never paid for")
+        if not found:
+            raise LedgerError(
+                f"the ledger {self.store.name} has no entry {head}. If a receipt shows it, this is not the "
+                "ledger that gave it, or not all of it. Look for the right file."
+            )
+        self._check(line, self.witness.now())
+        return line.number
+
+    def guarantee(self, amount: int, slack: int) -> Guarantee:
+        """Units as an amount of the currency."""
+        return self.total.of(Fraction(amount, UNIT), Fraction(slack, FINE))
+
+    def _broken(self, line: Line, problem: str) -> LedgerError:
+        return LedgerError(
+            f"entry {line.number} ({line.kind}) of the ledger {self.store.name} was changed: {problem}. "
+            "Nothing is charged or answered. Put an unchanged copy back."
+        )
+
+
+def units(price: Guarantee) -> tuple[int, int]:
+    """In whole units, rounded down: prices are whole already, and budgets are not passed by a part of one."""
+    return math.floor(price.amount * UNIT), math.floor(price.delta * FINE)
+
+
+def _currency(total: Guarantee) -> str:
+    return f"{total.currency} and delta" if total.delta else total.currency
+
+
+def _charge_topic(found: str, spend: str) -> str:
+    return "charge/" + hashlib.sha256(f"{found}\n{spend}".encode()).hexdigest()
