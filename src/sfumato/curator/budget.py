@@ -188,7 +188,9 @@ class Budget:
             path += [place(at, left), place(at, after)]
             left = after
         path.append(place(first + span, left))
-        title = html.escape(f"{self.database}: {self.total.currency} left")
+        ground = (place(first + span, 0.0), place(first, 0.0))
+        words = f"{self.database}: {self.total.currency} {decimal(self.left.amount)} of "
+        title = html.escape(f"{words}{decimal(self.total.amount)} left")
         labels = [
             f'<text x="{EDGE}" y="{EDGE - 16}" font-size="15">{title}</text>',
             f'<text x="{EDGE - 6}" y="{EDGE + 5}" text-anchor="end">{decimal(self.total.amount)}</text>',
@@ -204,6 +206,7 @@ class Budget:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+            f'<polygon points="{" ".join([*path, *ground])}" fill="#7a4e2d" fill-opacity="0.15"/>'
             f'<path d="{frame}" fill="none" stroke="#888"/>'
             f'<polyline points="{" ".join(path)}" fill="none" stroke="#7a4e2d" stroke-width="2"/>'
             f"{''.join(labels)}</svg>\n"
