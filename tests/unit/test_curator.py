@@ -651,7 +651,7 @@ def test_the_picture_of_a_budget_is_svg_that_falls_from_the_total_to_what_is_lef
     assert points == sorted(points)  # down the page
     low, high = points[-1], points[0]
     assert set(points) == {high, (low + high) / 2, low}
-    assert "&lt;R&amp;D&gt;: epsilon left" in db.budget.picture()
+    assert "&lt;R&amp;D&gt;: epsilon 0 of 1 left" in db.budget.picture()
 
 
 def test_how_much_epsilon_a_rho_came_to_is_never_below_the_conversion(tmp_path: Path) -> None:
