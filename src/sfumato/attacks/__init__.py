@@ -1,0 +1,8 @@
+"""What an adversary does with releases, done to our own before anybody else does.
+
+This room exists because a proof is about a text and a release comes out of a program. `audit` looks for an
+event that tells two neighbours apart better than the claim allows, and certifies what it finds.
+
+It rests on: the definition of differential privacy as a bound on every event (Dwork and Roth, 2014,
+definition 2.4), and on Clopper and Pearson (1934) for what a count of samples proves.
+"""
