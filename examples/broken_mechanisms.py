@@ -1,6 +1,7 @@
 """A gallery of broken mechanisms, each beside one that is right, and what an audit says of both.
 
-Every one of these has been published, shipped or proposed. The auditor knows nothing of them but how to run them.
+Every one of these has been published, shipped or proposed. The auditor knows nothing of them but how to run
+them.
 
 Run: python examples/broken_mechanisms.py
 """
@@ -8,13 +9,15 @@ Run: python examples/broken_mechanisms.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.attacks.audit import Audit, audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DICE = np.random.default_rng(20)  # for what is broken anyway; ours draw from the system
 
@@ -164,6 +167,9 @@ def own_streams(x: int, size: int) -> Any:
 
 LOW, HIGH = (0,) * 4 + (1,) * 4, (1,) * 4 + (0,) * 4
 MANY, FEW = (0,) * 5, (1,) * 5
+ROWS, OTHERS = (0, 0, 0, 0, 9), (0, 0, 9, 0, 9)
+LONG, TURNED = (0,) * 10 + (1,) * 10, (1,) * 10 + (0,) * 10
+LAST, FIRST = (0,) * 12 + (1,), (1,) * 12 + (0,)
 
 
 def svt(**how: Any) -> Callable[[Any, int], Any]:
@@ -174,36 +180,27 @@ GALLERY = [
     Case("float Laplace", "floats added", float_laplace, 0.0, 1.0, 1, True),
     Case("inverse Laplace", "floats by inversion", inverse_laplace, 0.0, 1.0, 1, True),
     Case("whole Laplace", "integers", right_laplace, 0, 1, 1, False),
-    Case("local sensitivity", "noise that depends on the rows", local_median, (0, 0, 0, 0, 9), (0, 0, 9, 0, 9), 1, True),
-    Case("global sensitivity", "noise that does not", global_median, (0, 0, 0, 0, 9), (0, 0, 9, 0, 9), 1, False),
-    Case(
-        "sparse vector 3", "shows noisy answers (Lee and Clifton, 2014)",
-        svt(threshold=4, noise=4, limit=1, show=True), FEW, MANY, 0.5, True, 120_000,
-    ),
-    Case(
-        "sparse vector 4", "answers noised for one of them (Stoddard et al., 2014)",
-        svt(threshold=4, noise=4 / 3, limit=4), LOW, HIGH, 0.5, True, 120_000,
-    ),
-    Case(
-        "sparse vector 5", "no noise on the answers (Chen et al., 2015)",
-        svt(threshold=2, noise=0, limit=None), LOW, HIGH, 0.5, True, 60_000,
-    ),
-    Case(
-        "sparse vector 6", "no limit on how often",
-        svt(threshold=4, noise=4, limit=None), (0,) * 10 + (1,) * 10, (1,) * 10 + (0,) * 10, 0.5, True, 120_000,
-    ),
-    Case(
-        "sparse vector", "stops after one (Lyu, Su and Li, 2017)",
-        svt(threshold=4, noise=8, limit=1), FEW, MANY, 0.5, False, 60_000,
-    ),
+    Case("local sensitivity", "noise that depends on the rows", local_median, ROWS, OTHERS, 1, True),
+    Case("global sensitivity", "noise that does not", global_median, ROWS, OTHERS, 1, False),
+    Case("sparse vector 3", "shows noisy answers", svt(threshold=4, noise=4, limit=1, show=True), LAST, FIRST,
+         0.5, True, 200_000),
+    Case("sparse vector 4", "too little noise on answers", svt(threshold=4, noise=4 / 3, limit=4), LOW, HIGH,
+         0.5, True, 120_000),
+    Case("sparse vector 5", "no noise on the answers", svt(threshold=2, noise=0, limit=None), LOW, HIGH,
+         0.5, True, 60_000),
+    Case("sparse vector 6", "no limit on how often", svt(threshold=4, noise=4, limit=None), LONG, TURNED,
+         0.5, True, 120_000),
+    Case("sparse vector", "stops after one of them", svt(threshold=4, noise=8, limit=1), FEW, MANY,
+         0.5, False, 60_000),
     Case("rejection", "drawn again until it fits", rejected, 0, 1, 1, True),
     Case("clamping", "the ends take the rest", clamped, 0, 1, 1, False),
     Case("rounded first", "rounding moves neighbours apart", rounded_first, 4, 5, 1, True),
     Case("rounded last", "rounding what is released", rounded_last, 4, 5, 1, False),
     Case("sensitivity 2 for 1", "a person counted twice", replaced, 0, 1, 1, True),
     Case("sensitivity 2", "noise for both", replaced_right, 0, 1, 1, False),
-    Case("half a Gaussian", "sigma for epsilon 2", lambda x, n: gaussian(x, n, 2.1), 0, 1, 1, True, delta=1e-6, samples=4_000_000),
-    Case("a Gaussian", "the sigma it needs", gaussian, 0, 1, 1, False, delta=1e-6, samples=1_000_000),
+    Case("half a Gaussian", "half the sigma it needs", lambda x, n: gaussian(x, n, 2.1), 0, 1, 1, True,
+         4_000_000, 1e-6),
+    Case("a Gaussian", "the sigma it needs", gaussian, 0, 1, 1, False, 1_000_000, 1e-6),
     Case("renormalised", "cut and scaled up", renormalised, 0, 1, math.log(2), True),
     Case("truncated", "cut, the tails kept", truncated, 0, 1, math.log(2), False),
     Case("support", "only some values possible", telling_support, 1, 2, 1, True),

@@ -47,7 +47,13 @@ ENGINES = {
     "tomllib": "queries/policy.py",
 }
 RANDOMNESS = {"random", "secrets", "numpy.random", "uuid"}
-CLOCKS = {"budget", "cli", "server", "curator"}  # the curator only hands the clock on to the ledger
+CLOCKS = {
+    "attacks",
+    "budget",
+    "cli",
+    "server",
+    "curator",
+}  # the curator only hands the clock on to the ledger
 
 
 def imports(path: Path) -> set[str]:

@@ -891,6 +891,7 @@ def test_a_writer_who_does_not_get_on_is_named_at_last(file: Place, monkeypatch:
 def test_a_total_that_was_lowered_binds_those_who_opened_before(place: Place) -> None:
     early = place.open("10")
     place.open("1")
+    assert early.left == epsilon(1)
     with pytest.raises(BudgetExceeded, match="only epsilon 1 left"):
         early.charge(spend("5"), "key")
 
@@ -924,6 +925,40 @@ def test_deleting_every_trace_in_the_folder_does_not_reset_the_budget(file: Plac
     with pytest.raises(LedgerError, match=r"had spent epsilon 0.3.*other people's data, remove path-"):
         file.open()
     assert file.open(accept=True).spent == epsilon("0.3")
+
+
+def test_a_fresh_ledger_put_in_the_place_of_another_is_refused(file: Place) -> None:
+    filled(file)
+    fresh = Place("sqlite", str(file.folder / "fresh" / "test.ledger"), file.folder / "fresh")
+    (file.folder / "fresh").mkdir()
+    fresh.open().rest()
+    for each in file.folder.glob("test.ledger*"):
+        each.unlink() if each.is_file() else shutil.rmtree(each)
+    for each in fresh.folder.glob("test.ledger*"):
+        shutil.copy(each, file.folder / each.name)
+    with pytest.raises(LedgerError, match="another ledger than the one"):
+        file.open()
+    again = file.open(accept=True)
+    assert again.spent == epsilon("0.3")
+    assert [entry.question for entry in again.history()] == [ledgers.RESTORED]
+
+
+def test_accepting_a_healthy_ledger_charges_nothing_however_often(place: Place) -> None:
+    filled(place)
+    for _ in range(3):
+        assert place.open(accept=True).spent == epsilon("0.3")
+
+
+def test_a_revoked_share_gives_way_to_that_of_a_group(place: Place) -> None:
+    book = place.open()
+    book.share(Share("bob", epsilon("0.2")))
+    book.share(Share("lab", epsilon("0.3"), members=("bob", "eve")))
+    assert book.left_for("bob") == epsilon("0.2")
+    book.share(Share("bob", epsilon(0)))
+    assert book.left_for("bob") == epsilon("0.3")
+    book.share(Share("lab", epsilon(0), members=("bob", "eve")))
+    with pytest.raises(BudgetExceeded, match="the share of 'lab' has nothing left"):
+        book.charge(spend("0.1"), "key", analyst="bob")
 
 
 def test_accepting_never_loses_what_was_spent(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,10 @@ def test_wide_geometric_noise_is_made_coarse_without_losing_a_thing() -> None:
 
 
 def test_a_shift_too_fine_to_write_out_falls_back_on_its_rho() -> None:
+    many = discrete_gaussian(40_000**2).times(10**6)
+    assert many.parts == (
+        (loss.Concentrated(Fraction(10**6, 2 * 40_000**2)), 1),
+    )  # added up before converted
     found = discrete_gaussian(10**20, 1)
     assert (
         gaussian.shift_delta(Fraction(10**20), Fraction(0), 1).low

@@ -147,7 +147,9 @@ def shifted(noise: Hashable, steps: int) -> Pair:
     if isinstance(noise, DiscreteLaplace):
         return _laplace(noise.scale, steps)
     assert isinstance(noise, DiscreteGaussian)  # no other gives shifts in its bound
-    return _gaussian(noise.sigma_squared, steps) or curve(steps**2 / (2 * noise.sigma_squared))
+    how = written(noise.sigma_squared, steps)
+    assert how is not None  # what cannot be written out has become its rho
+    return _gaussian(*how)
 
 
 def _laplace(scale: Fraction, steps: int) -> Pair:
@@ -163,21 +165,29 @@ def _laplace(scale: Fraction, steps: int) -> Pair:
     return Pair((2 * y - steps) * rate, above, above[::-1].copy())
 
 
-def _gaussian(sigma_squared: Fraction, steps: int) -> Pair | None:
-    """Y + d against Y: the loss is (2 y - d) d / (2 sigma^2). None if that would take too many atoms."""
-    more = 0.0
-    if sigma_squared > FINE**2:
-        wanted = math.isqrt(int(sigma_squared)) // (FINE // 2)  # steps that become one
-        times, fewer = _coarse(steps, max(1, -(-steps // wanted)))
-        exact = sigma_squared <= WIDEST**2 and times * fewer > steps * (1 + Fraction(1, 10**5))
-        if not exact and sigma_squared / times**2 > FINE**2:
-            if sigma_squared > WIDEST**2:
-                return None  # so wide that one step of the shift is finer than what is written out
-        elif not exact:
-            sigma_squared, more = _coarse_variance(sigma_squared, times)
-            steps = fewer
+def written(sigma_squared: Fraction, steps: int) -> tuple[Fraction, int, float] | None:
+    """How a Gaussian pair is written out: sigma^2 and steps, coarse or as they are, and what is added to
+    losses.
+
+    None if that would take too many atoms: of such a pair its rho is all that is used.
+    """
     if steps**2 > 2000 * sigma_squared:
         return None
+    if sigma_squared <= FINE**2:
+        return sigma_squared, steps, 0.0
+    wanted = math.isqrt(int(sigma_squared)) // (FINE // 2)  # steps that become one
+    times, fewer = _coarse(steps, max(1, -(-steps // wanted)))
+    is_fine = sigma_squared > times**2 * FINE**2  # one step of the shift is finer than what is written out
+    if sigma_squared <= WIDEST**2 and (is_fine or times * fewer > steps * (1 + Fraction(1, 10**5))):
+        return sigma_squared, steps, 0.0
+    if is_fine:
+        return None
+    coarse, more = _coarse_variance(sigma_squared, times)
+    return coarse, fewer, more
+
+
+def _gaussian(sigma_squared: Fraction, steps: int, more: float) -> Pair:
+    """Y + d against Y: the loss is (2 y - d) d / (2 sigma^2)."""
     reach = math.isqrt(int(REACH**2 * sigma_squared)) + 1
     law, twice = gaussian.sums(sigma_squared), float(2 * sigma_squared)
     y = np.arange(-reach, reach + steps + 1, dtype=np.float64)

@@ -22,7 +22,7 @@ from sfumato.errors import InvalidParameter, LedgerError
 from sfumato.exact.coins import SystemCoins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from sfumato.budget.shares import Share
@@ -65,7 +65,7 @@ class Book:
         topic = _charge_topic(found, wish["spend"])
         if (earlier := self._at_topic(topic)) is not None:
             return {"receipt": earlier.facts, "new": False}
-        last, limit = self.last(), map(min, wish["limit"], self._granted(name) or wish["limit"])
+        last, limit = self.last(), self.limit(wish["limit"], name)
         left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
@@ -187,10 +187,10 @@ class Book:
         body: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
         return body
 
-    def _granted(self, name: str) -> list[int]:
-        """The total that the policy of a database gave last; one that was lowered binds who opened before."""
-        units_of: list[int] = self._latest(f"policy/{name}").get("units", [])
-        return units_of
+    def limit(self, total: Sequence[int], name: str | None = None) -> list[int]:
+        """A total in units, or the one that the policy of a database gave last, if that is lower."""
+        granted = self._latest(f"policy/{self.name if name is None else name}").get("units", total)
+        return list(map(min, total, granted))
 
     # Opening ------------------------------------------------------------------------------------------
 
@@ -327,7 +327,8 @@ class Book:
                 raise LedgerError(
                     f"{self.store.name} is another ledger than the one that {place} remembers. Nothing is "
                     "charged or answered. Put the right one back; or, if the exchange is meant, go on with "
-                    f"what was spent there: {ACCEPT}"
+                    f"what was spent there: {ACCEPT}; or, if that one was about other people, remove "
+                    f"{place.name} from {place.parent}."
                 )
             if (last.head if mark.number == last.number else self._head_at(mark.number)) != mark.head:
                 raise LedgerError(

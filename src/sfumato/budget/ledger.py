@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0  # seconds to wait for a writer who does not get on
 PAUSES = (0.0005, 0.02)  # seconds between two looks at whether somebody else has done it: first and longest
+RESTORED = "(spent by a ledger that was lost, as it was remembered)"
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)  # of a wish that cannot be read
 
 P = ParamSpec("P")
@@ -198,8 +199,13 @@ class Ledger:
 
     @property
     def left(self) -> Guarantee:
-        """What can still be spent."""
-        return self.total.minus(self.spent)
+        """What can still be spent: also if the total was lowered since this process opened it."""
+        return self._left()
+
+    @_plainly
+    def _left(self) -> Guarantee:
+        last, limit = self.book.last(), self.book.limit(units(self.total))
+        return self.book.guarantee(max(limit[0] - last.spent, 0), max(limit[1] - last.lost, 0))
 
     @_plainly
     def left_for(self, analyst: str) -> Guarantee:
@@ -235,11 +241,13 @@ class Ledger:
 
     @_plainly
     def history(self) -> tuple[Entry, ...]:
-        """Every charge, oldest first."""
+        """Every charge, oldest first, and what was made up for after a loss."""
         topics = self.store.scan("SELECT topic FROM entries WHERE kind = 'release'")
         redeemed = {topic.split("/")[1] for (topic,) in topics}
-        rows = self.store.scan(f"SELECT {ALL} FROM entries c WHERE kind = 'charge' ORDER BY number")
-        return tuple(self._entry(Line(*row), str(row[0]) in redeemed) for row in rows)
+        rows = self.store.scan(
+            f"SELECT {ALL} FROM entries c WHERE kind = 'charge' OR kind = 'restored' ORDER BY number"
+        )
+        return tuple(self._entry(Line(*row), str(row[0]) in redeemed or row[2] == "restored") for row in rows)
 
     @_plainly
     def entries(self) -> tuple[Entry, ...]:
@@ -423,7 +431,7 @@ class Ledger:
             kind=line.kind,
             analyst=body.get("analyst", ""),
             database=body.get("database", ""),
-            question=body.get("question", ""),
+            question=RESTORED if line.kind == "restored" else body.get("question", ""),
             price=self.book.guarantee(line.amount, line.slack),
             spent=self.book.guarantee(line.spent, line.lost),
             redeemed=redeemed,

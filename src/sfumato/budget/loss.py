@@ -32,7 +32,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms import Bound
 from sfumato.mechanisms.arguments import MOST, exact, rational, whole
-from sfumato.mechanisms.noise import DiscreteLaplace
+from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -110,7 +110,8 @@ class PrivacyLoss:
         for step in spend:
             bound = step.bound(towards)
             if bound.shifts is not None:
-                found.update({_normal(shift.noise, shift.steps): shift.times for shift in bound.shifts})
+                for shift in bound.shifts:
+                    found[_normal(shift.noise, shift.steps)] += shift.times
             elif bound.epsilon is not None:
                 found[Response(bound.epsilon)] += 1
                 lost += bound.delta
@@ -200,7 +201,7 @@ class PrivacyLoss:
         """The epsilon that follows from the Renyi divergences of all orders: looser than `epsilon`, quicker.
 
         Guarantee: as for the class. Proof: divergences add up under composition (Mironov, 2017, proposition
-        1; also when steps are chosen adaptively); converted as by Canonne, Kamath and Steinke (2020),
+        1); converted as by Canonne, Kamath and Steinke (2020),
         corollary 13. Every order is valid; the best of those tried is taken.
 
         >>> from sfumato.mechanisms import Distance, Distances, Gaussian, Step
@@ -259,9 +260,11 @@ class PrivacyLoss:
 
 
 def _normal(noise: Hashable, steps: int) -> Part:
-    """One step of geometric noise is randomized response."""
+    """One step of geometric noise is randomized response; of Gaussian noise too wide only rho is known."""
     if isinstance(noise, DiscreteLaplace) and steps == 1:
         return Response(1 / noise.scale)
+    if isinstance(noise, DiscreteGaussian) and atoms.written(noise.sigma_squared, steps) is None:
+        return Concentrated(steps**2 / (2 * noise.sigma_squared))
     return Moved(noise, steps)
 
 

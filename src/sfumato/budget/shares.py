@@ -79,10 +79,12 @@ def current(bodies: Iterable[dict[str, Any]]) -> dict[str, Share]:
 
 
 def of(analyst: str, shares: dict[str, Share]) -> Share | None:
-    """The share an analyst spends: her own, or that of the first group she is in."""
-    if analyst in shares and not shares[analyst].members:
-        return shares[analyst]
-    return next((share for share in shares.values() if analyst in share.members), None)
+    """The share an analyst spends: her own, unless it was revoked, or that of the first group she is in."""
+    own = shares.get(analyst)
+    if own is not None and not own.members and own.allowance.amount:
+        return own
+    group = next((share for share in shares.values() if analyst in share.members), None)
+    return group or (own if own is not None and not own.members else None)
 
 
 def began(share: Share, now: int) -> int:

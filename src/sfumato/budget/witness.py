@@ -59,7 +59,7 @@ class Witness:
 
     def of_ledger(self, name: str) -> list[tuple[Path, Mark]]:
         """What is remembered of the ledger with this name, and what is noted at this path."""
-        return _marks(self.beside, _hidden(self._state, name))
+        return _marks(self.beside, _hidden(self._state, name), self._by_path)
 
     def now(self) -> list[tuple[Path, Mark]]:
         """The same for the ledger that was noted last, by whoever did."""

@@ -47,12 +47,17 @@ def command(
         raise sf.InvalidParameter(total.currency, "nothing", f"say how much, such as {example}, or --revoke")
     else:
         allowance = sf.Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
-    share = Share(name, allowance, every, members)
+    before = next((share for share, _ in database.ledger.shares() if share.name == name), None)
+    share = Share(name, allowance, every, members or (before.members if before else ()))
     database.ledger.share(share)
+    members = share.members
     left = database.ledger.left_for(members[0] if members else name)
     if as_json:
         facts = {"name": name, **allowance.as_dict(), "every": every, "members": list(members)}
         print_json({**facts, "left": left.as_dict()})
+        return
+    if revoke:
+        click.echo(f"{name} may spend nothing any more; what was spent stays spent.")
         return
     filled = f", filled up every {every}" if every else ""
     click.echo(f"{name} may spend {share.allowance}{filled}; {left} of it is left now.")

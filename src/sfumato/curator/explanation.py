@@ -80,6 +80,8 @@ class Explanation:
     def __repr__(self) -> str:
         facts = self.as_dict()
         price = f"{self.price}, of {facts['left']} left"
+        if self.price.amount > self.left.amount or self.price.delta > self.left.delta:
+            price += ": it would be refused"
         if self.paid:
             price = "free: a stored release answers it"
         lines = [
