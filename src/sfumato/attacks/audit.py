@@ -140,7 +140,7 @@ def bound(often: int, seldom: int, samples: int, *, delta: float = 0.0, miss: fl
     """The epsilon that counts of an event prove, but for a chance of `miss`: ln((p - delta) / q), at least 0.
 
     >>> round(bound(500_000, 183_940, 1_000_000), 4)
-    0.9921
+    0.992
     """
     low, _ = proportion(count=often, people=samples, miss=miss)  # each end is wrong with half of it
     _, high = proportion(count=seldom, people=samples, miss=miss)

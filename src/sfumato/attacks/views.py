@@ -66,7 +66,7 @@ class Whole(View):
         self._low, self._high, self.size = low, high, high - low + 3
 
     def cells(self, outputs: Any) -> Cells:
-        numbers = np.asarray(outputs)
+        numbers = _column(outputs)
         cells: Cells = np.clip(numbers, self._low - 1, self._high + 1).astype(np.int64) - (self._low - 1)
         return cells
 
@@ -86,8 +86,7 @@ class Between(View):
 
     def numbers(self, outputs: Any) -> Floats:
         """What is cut."""
-        numbers: Floats = np.asarray(outputs, dtype=np.float64).reshape(len(outputs))
-        return numbers
+        return _column(outputs).astype(np.float64)
 
     def words(self, cells: Cells) -> str:
         ends = [-math.inf, *self._cuts.tolist(), math.inf]
@@ -104,9 +103,9 @@ class Bits(View):
     size = 2 * 128 * 64 + 1
 
     def cells(self, outputs: Any) -> Cells:
-        numbers = np.asarray(outputs, dtype=np.float64)
-        mantissa, exponent = np.frexp(numbers)
-        whole = (np.abs(np.nan_to_num(mantissa)) * 2.0**53).astype(np.int64)
+        numbers = _column(outputs).astype(np.float64)
+        mantissa, exponent = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))
+        whole = (np.abs(mantissa) * 2.0**53).astype(np.int64)
         lowest = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64)  # 0 for zero, 1 .. 54
         binade = np.clip(exponent.astype(np.int64) + 64, 0, 127)
         cells: Cells = (np.signbit(numbers) * 128 + binade) * 64 + lowest
@@ -200,6 +199,12 @@ def _as_array(outputs: Any) -> NDArray[Any] | None:
     return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
+def _column(outputs: Any) -> NDArray[Any]:
+    """Numbers, of which each may be a vector of length one."""
+    found = np.asarray(outputs)
+    return found.reshape(len(found))
+
+
 def _matrix(outputs: Any) -> Floats:
     matrix: Floats = np.nan_to_num(np.asarray(outputs, dtype=np.float64), posinf=1e12, neginf=-1e12)
     return matrix
@@ -207,11 +212,14 @@ def _matrix(outputs: Any) -> Floats:
 
 def _hashable(outputs: Any) -> list[Any]:
     values = outputs.tolist() if isinstance(outputs, np.ndarray) else list(outputs)
-    return [value if isinstance(value, Hashable) else repr(value) for value in map(_frozen, values)]
+    return [_frozen(value) for value in values]
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+    """Something that can be looked up: lists as tuples, what else cannot as its text."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, value))
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def _ranges(numbers: Cells, low: int, high: int) -> str:

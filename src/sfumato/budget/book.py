@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Wish = dict[str, Any]  # what is to be written; and what came of it
 ACCEPT = "sfumato budget POLICY --accept"
+CHUNK = 5000  # entries that are read at a time
 
 
 class Book:
@@ -192,6 +193,16 @@ class Book:
         granted = self._latest(f"policy/{self.name if name is None else name}").get("units", total)
         return list(map(min, total, granted))
 
+    def lines(self, *kinds: str) -> Iterator[Line]:
+        """All entries, or those of some kinds: a few thousand at a time, and nothing is held open between."""
+        number, which = -1, " OR ".join("kind = ?" for _ in kinds) or "TRUE"
+        while rows := self.store.read(
+            f"SELECT {ALL} FROM entries c WHERE number > ? AND ({which}) ORDER BY number LIMIT {CHUNK}",
+            (number, *kinds),
+        ):
+            yield from (Line(*row) for row in rows)
+            number = rows[-1][0]
+
     # Opening ------------------------------------------------------------------------------------------
 
     def open(self, *, accept: bool) -> None:
@@ -268,41 +279,56 @@ class Book:
             self.append("policy", self.now(), {"database": self.name, **facts}, found=found)
 
     def _make_up(self, last: Line, former: list[tuple[Path, Mark]]) -> None:
-        """Charge what is remembered and missing: all that another ledger spent; of this one only what came
-        after its last entry, if that entry is remembered, and otherwise all of it again."""
-        marks = former + self.witness.of_ledger(self._identity)
-        for name in {mark.ledger for _, mark in marks} - {self._identity}:
-            marks += self.witness.of_ledger(name)
-        most: dict[str, Mark] = {}
-        for _, mark in marks:
-            if mark.ledger not in most or (mark.spent, mark.lost) > (
-                most[mark.ledger].spent,
-                most[mark.ledger].lost,
-            ):
-                most[mark.ledger] = mark
-        missing = [0, 0]
-        for mark in most.values():
-            spent, lost = 0, 0
-            if mark.ledger == self._identity and self._is_older(last, mark):
-                spent, lost = last.spent, last.lost
-            missing = [missing[0] + max(mark.spent - spent, 0), missing[1] + max(mark.lost - lost, 0)]
-        price = (missing[0], missing[1])
-        self.append("restored", self.now(), {"database": self.name}, price=price)
+        """Charge what is remembered and missing.
 
-    def _is_older(self, last: Line, mark: Mark) -> bool:
-        """Whether a ledger lacks nothing but what came after its last entry, or lacks nothing at all."""
-        return self._head_at(mark.number) == mark.head or self.witness.has_seen(
-            mark.ledger, last.number, last.head
-        )
+        A mark that the ledger holds, or that was made up for, misses nothing. If the file of a mark remembers
+        the last entry here, then what came after is missing; if not, all that was spent up to the mark is,
+        since the ledger may have gone another way. A mark that the file of another one remembers is part of
+        that one.
+        """
+        marks = dict.fromkeys(former + self.witness.of_ledger(self._identity))
+        for name in {mark.ledger for _, mark in marks} - {self._identity}:
+            marks |= dict.fromkeys(self.witness.of_ledger(name))
+        covered = self._made_up()
+        open_marks = [
+            (place, mark)
+            for place, mark in marks
+            if _key(mark) not in covered
+            and not (mark.ledger == self._identity and self._head_at(mark.number) == mark.head)
+        ]
+        missing: dict[tuple[str, int, str], tuple[int, int]] = {}
+        for place, mark in open_marks:
+            others = [(where, other) for where, other in open_marks if _key(other) != _key(mark)]
+            if any(
+                self.witness.has_seen(where, mark) and other.number > mark.number for where, other in others
+            ):
+                continue
+            here = Mark(self._identity, last.number, last.head, last.spent, last.lost)
+            known = mark.ledger == self._identity and self.witness.has_seen(place, here)
+            spent, lost = (last.spent, last.lost) if known else (0, 0)
+            before = missing.get(_key(mark), (mark.spent, mark.lost))
+            missing[_key(mark)] = (
+                min(before[0], max(mark.spent - spent, 0)), min(before[1], max(mark.lost - lost, 0))
+            )  # fmt: skip
+        price = (sum(spent for spent, _ in missing.values()), sum(lost for _, lost in missing.values()))
+        body = {"database": self.name, "made_up": sorted(_key(mark) for _, mark in open_marks)}
+        if open_marks:
+            self.append("restored", self.now(), body, found="restored", price=price)
+
+    def _made_up(self) -> set[tuple[str, int, str]]:
+        """The marks that were charged for after a loss."""
+        rows = self.store.read("SELECT body FROM entries WHERE found = 'restored'")
+        return {
+            (ledger, number, head) for (body,) in rows for ledger, number, head in json.loads(body)["made_up"]
+        }
 
     # Checking -----------------------------------------------------------------------------------------
 
     def walk(self) -> Iterator[Line]:
         """All entries, whose hashes are computed anew."""
         before = FIRST
-        for row in self.store.scan(f"SELECT {ALL} FROM entries c ORDER BY number"):
-            line = Line(*row)
-            if line.number != before.number + 1 or line.head != hashed(before.head, row[:-1]):
+        for line in self.lines():
+            if line.number != before.number + 1 or line.head != hashed(before.head, line[:-1]):
                 raise self._broken(line, "it is not what was written")
             yield line
             before = line
@@ -323,6 +349,9 @@ class Book:
     def _check(self, last: Line, marks: list[tuple[Path, Mark]]) -> None:
         """Refuse a ledger that lacks what is remembered of it."""
         for place, mark in marks:
+            is_here = last.head if mark.number == last.number else self._head_at(mark.number)
+            if (mark.ledger == self._identity and is_here == mark.head) or _key(mark) in self._made_up():
+                continue
             if mark.ledger != self._identity:
                 raise LedgerError(
                     f"{self.store.name} is another ledger than the one that {place} remembers. Nothing is "
@@ -330,13 +359,13 @@ class Book:
                     f"what was spent there: {ACCEPT}; or, if that one was about other people, remove "
                     f"{place.name} from {place.parent}."
                 )
-            if (last.head if mark.number == last.number else self._head_at(mark.number)) != mark.head:
-                raise LedgerError(
-                    f"{self.store.name} is older than what {place} remembers of it, or a copy that went its "
-                    f"own way, or was changed: entry {mark.number} is missing or another one. Nothing is "
-                    "charged or answered. Put the newest ledger back; or, if it is lost, go on with all that "
-                    f"was spent: {ACCEPT}"
-                )
+            raise LedgerError(
+                f"{self.store.name} is older than what {place} remembers of it, or a copy that went its own "
+                f"way, or was changed: entry {mark.number} is missing or another one. Nothing is charged or "
+                "answered. Put the newest ledger back; or, if it is lost, go on with all that was spent: "
+                f"{ACCEPT}; or, if another server has already done that, remove {place.name} from "
+                f"{place.parent}."
+            )
 
     def _head_at(self, number: int) -> str | None:
         rows = self.store.read("SELECT head FROM entries WHERE number = ?", (number,))
@@ -399,6 +428,10 @@ class Book:
 def units(price: Guarantee) -> tuple[int, int]:
     """In whole units, rounded down: prices are whole already, and budgets are not passed by a part of one."""
     return math.floor(price.amount * UNIT), math.floor(price.delta * FINE)
+
+
+def _key(mark: Mark) -> tuple[str, int, str]:
+    return mark.ledger, mark.number, mark.head
 
 
 def _currency(total: Guarantee) -> str:

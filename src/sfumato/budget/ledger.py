@@ -149,18 +149,20 @@ class Ledger:
     def keep(self, receipt: Receipt, drawn: Secret[Draw], turn: int = 0) -> Draw:
         """Store a release, then show it. If one was stored before, that one is shown and this one is lost."""
         stored: str | None = None
-        interrupted = False
+        stopped: BaseException | None = None
         wish = {"act": "keep", "number": receipt.number, "head": receipt.head, "turn": turn}
         try:
             wish["drawn"] = json.dumps(unseal(drawn), separators=(",", ":"))
             stored = self._submit(wish).get("drawn")
         except KeyboardInterrupt:
-            interrupted = True
+            stopped = KeyboardInterrupt()
+        except SystemExit as left:
+            stopped = SystemExit(left.code)
         except BaseException:  # whatever failed, an unstored draw must not live on in a traceback
             pass
         del drawn, wish
-        if interrupted:
-            raise KeyboardInterrupt
+        if stopped is not None:
+            raise stopped
         if stored is None:
             raise LedgerError(
                 f"the release could not be stored in {self.path.name}, so it is not shown. The charge stays; "
@@ -242,18 +244,17 @@ class Ledger:
     @_plainly
     def history(self) -> tuple[Entry, ...]:
         """Every charge, oldest first, and what was made up for after a loss."""
-        topics = self.store.scan("SELECT topic FROM entries WHERE kind = 'release'")
+        topics = self.store.read("SELECT topic FROM entries WHERE kind = 'release'")
         redeemed = {topic.split("/")[1] for (topic,) in topics}
-        rows = self.store.scan(
-            f"SELECT {ALL} FROM entries c WHERE kind = 'charge' OR kind = 'restored' ORDER BY number"
+        return tuple(
+            self._entry(line, str(line.number) in redeemed or line.kind == "restored")
+            for line in self.book.lines("charge", "restored")
         )
-        return tuple(self._entry(Line(*row), str(row[0]) in redeemed or row[2] == "restored") for row in rows)
 
     @_plainly
     def entries(self) -> tuple[Entry, ...]:
         """Every entry of any kind, oldest first."""
-        rows = self.store.scan(f"SELECT {ALL} FROM entries c ORDER BY number")
-        return tuple(self._entry(Line(*row), False) for row in rows)
+        return tuple(self._entry(line, False) for line in self.book.lines())
 
     @_plainly
     def loss(self) -> PrivacyLoss:
@@ -263,8 +264,8 @@ class Ledger:
         makes the delta read from it false (`filters.stopping`).
         """
         total = PrivacyLoss()
-        for (body,) in self.store.scan("SELECT body FROM entries WHERE kind = 'charge' ORDER BY number"):
-            total = total.then(PrivacyLoss.of(record.read(json.loads(body)["spend"])))
+        for line in self.book.lines("charge"):
+            total = total.then(PrivacyLoss.of(record.read(json.loads(line.body)["spend"])))
         return total
 
     # What the owner does ------------------------------------------------------------------------------
@@ -314,13 +315,18 @@ class Ledger:
             if ticket.process == os.getpid():  # a fork copies those of threads that it does not
                 tickets.append(ticket)
         problem = "the ledger was interrupted. Ask again: what was charged meanwhile is not charged twice."
+        is_over = False
         try:
             self._write(tickets)
+            is_over = True
         except self.store.problems as error:
-            problem = str(self._unusable(str(error)))
+            problem, is_over = str(self._unusable(str(error))), True
         except LedgerError as error:
-            problem = str(error)
+            problem, is_over = str(error), True
         finally:
+            if not is_over:
+                self.book.left()
+                self.store.rest()  # an interrupt may have come while the lock was taken or given back
             for ticket in tickets:
                 ticket.problem = problem
                 ticket.wish.clear()  # no traceback of ours leads to a draw of another's
@@ -342,8 +348,10 @@ class Ledger:
                 if reply is not None:
                     self._queue.reply(page, reply)
         finally:
-            self.book.left()
-            self.store.leave()
+            try:
+                self.book.left()
+            finally:
+                self.store.leave()
 
     def _answer(self, wish: Wish) -> Wish:
         try:
@@ -376,19 +384,21 @@ class Ledger:
             return None
         try:
             for _ in self._pauses():
-                if (text := self._queue.answer()) is not None:
-                    answer = json.loads(text)
-                    if answer["turn"] == turn:
-                        told: list[Wish] = answer["answers"]
+                if self._queue.answer() is not None:
+                    if (told := self._told(turn, len(wishes))) is not None:
                         return told
                     self._queue.ask(asked)
                 elif self.store.alone():
-                    text = self._queue.answer()  # it may have come just before
-                    answer = {} if text is None else json.loads(text)
-                    return answer["answers"] if answer.get("turn") == turn else None
+                    return self._told(turn, len(wishes))  # it may have come just before
         finally:
             self._queue.clear()
         raise AssertionError("a pause that never ends is refused")
+
+    def _told(self, turn: str, count: int) -> list[Wish] | None:
+        """The answers that somebody left, if they are to these wishes."""
+        answer = json.loads(self._queue.answer() or b"{}")
+        answers: list[Wish] = answer.get("answers", [])
+        return answers if answer.get("turn") == turn and len(answers) == count else None
 
     def _wait(self) -> None:
         """Until this process is the only writer."""
@@ -410,11 +420,13 @@ class Ledger:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        is_over = False
         try:
             self._wait()
             yield
+            is_over = True
         finally:
-            self.store.leave()
+            self.store.leave() if is_over else self.store.rest()
 
     # Words --------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sfumato.errors import LedgerError
 
 try:
     import psycopg
-    from psycopg import conninfo
+    from psycopg import conninfo, pq
 except ImportError:
     raise ImportError('a ledger in PostgreSQL needs psycopg. Run: pip install "sfumato[postgres]"') from None
 
@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from sfumato.budget.store import Row
 
 LOCK = 0x5F0A70  # the advisory lock of writers
-CHUNK = 10_000  # rows that cross the wire at a time
+PATIENT = {  # seconds after which a connection that says nothing counts as lost
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
+LIMITS = "SET lock_timeout = '60s'; SET idle_in_transaction_session_timeout = '120s'"  # at the server's side
 _STAY = """
 CREATE FUNCTION sfumato.stay() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'entries stay as they are'; END $$;
@@ -57,21 +64,17 @@ class Postgres(Store):
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._twice(lambda store: store.execute(_marked(sql), values).fetchall())
 
-    def scan(self, sql: str) -> Iterator[Row]:
-        with self._or_close() as store, store.transaction(), store.cursor(name="scan") as rows:
-            rows.itersize = CHUNK
-            yield from rows.execute(_marked(sql))
-
     def alone(self) -> bool:
+        if self._locked is not None and self._locked is self._store:
+            return True
         rows = self._twice(lambda store: store.execute(f"SELECT pg_try_advisory_lock({LOCK})").fetchall())
         self._locked = self._store if rows == [(True,)] else None
         return self._locked is not None
 
     def leave(self) -> None:
-        if self._locked is not None:
+        if self._store is not None:  # also a lock that an interrupt kept us from hearing of
             with self._or_close() as store:
-                if store is self._locked:
-                    store.execute(f"SELECT pg_advisory_unlock({LOCK})")
+                store.execute("SELECT pg_advisory_unlock_all()")
         self._locked = None
 
     @contextmanager
@@ -79,6 +82,8 @@ class Postgres(Store):
         with self._or_close() as store:
             if store is not self._locked:
                 raise psycopg.OperationalError("the connection was lost, and the lock with it")
+            if store.info.transaction_status != pq.TransactionStatus.IDLE:  # ours would end with that one
+                raise psycopg.OperationalError("the connection is in the middle of something else")
             with store.transaction():
                 yield
 
@@ -141,10 +146,11 @@ class Postgres(Store):
 
     def _opened(self) -> psycopg.Connection[Row]:
         if self._store is None or self._store.closed:
+            given = {**PATIENT, **conninfo.conninfo_to_dict(self._uri), "client_encoding": "utf8"}
             store: psycopg.Connection[Row] = psycopg.connect(
-                self._uri, autocommit=True, client_encoding="utf8"
+                conninfo.make_conninfo("", **given), autocommit=True
             )
-            store.execute("SET synchronous_commit = on; SET search_path = sfumato")
+            store.execute(f"SET synchronous_commit = on; SET search_path = sfumato; {LIMITS}")
             self._store = store
         return self._store
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
+import stat
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,10 +70,6 @@ class Store(ABC):
         """Rows, by SQL with question marks."""
 
     @abstractmethod
-    def scan(self, sql: str) -> Iterator[Row]:
-        """The same, one after the other: for all of them."""
-
-    @abstractmethod
     def alone(self) -> bool:
         """Become the only writer, if nobody else is. Whether it worked."""
 
@@ -127,10 +125,6 @@ class SQLite(Store):
         self._check_place()
         return self._opened().execute(sql, values).fetchall()
 
-    def scan(self, sql: str) -> Iterator[Row]:
-        self._check_place()
-        yield from self._opened().execute(sql)
-
     def alone(self) -> bool:
         if self._lock is None:
             self._lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -171,9 +165,13 @@ class SQLite(Store):
 
     def _check_names(self) -> None:
         """Refuse a file with two names: SQLite keeps its log beside the name, so there would be two logs."""
-        names = os.stat(self.path).st_nlink
-        try:
-            mounts = [line.split()[4] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+        found = os.stat(self.path)
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerError(f"{self.path} is not a file, so it cannot be a ledger. It was left as it is.")
+        names = found.st_nlink
+        try:  # blanks and the like are written as three octal digits there
+            points = [line.split()[4] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+            mounts = [re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), each) for each in points]
         except OSError:
             mounts = []
         if names > 1 or str(self.path.resolve()) in mounts:

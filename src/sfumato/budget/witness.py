@@ -21,7 +21,8 @@ from pathlib import Path
 from sfumato.errors import LedgerError
 
 SIZE = 512  # bytes of a mark: one sector, written at once
-SLOT, RING = 96, 4096  # bytes of a remembered head, and how many there are
+TRIES = 5  # to read a mark that is just being written
+SLOT, RING = 96, 16_384  # bytes of a remembered head, and how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Witness:
             if place is None:
                 continue
             text = os.pread(self._opened(place), SIZE, 0)
-            if text != self._last.text and (mark := _parsed(text, place)) is not None:
+            if text != self._last.text and (mark := _read(place)) is not None:
                 found.append((place, mark))
         return found
 
@@ -91,16 +92,14 @@ class Witness:
         """Whether this process has noted anything yet."""
         return self._last is not None
 
-    def has_seen(self, ledger: str, number: int, head: str) -> bool:
-        """Whether an entry was ever the last one of this ledger, as far as anybody remembers."""
-        wanted = _slot(ledger, number, head)
-        for place in (self.beside, _hidden(self._state, ledger), self._by_path):
-            try:
-                if place is not None and place.read_bytes()[_offset(number) :][:SLOT] == wanted:
-                    return True
-            except OSError:
-                continue
-        return False
+    @staticmethod
+    def has_seen(place: Path, mark: Mark) -> bool:
+        """Whether an entry was once the last one that was noted in this file."""
+        try:
+            seen = place.read_bytes()[_offset(mark.number) :][:SLOT]
+        except OSError:
+            return False
+        return seen == _slot(mark.ledger, mark.number, mark.head)
 
     def forget(self) -> None:
         """Remove what is remembered of the path: for who makes up new data, such as the demo."""
@@ -113,6 +112,8 @@ class Witness:
         os.pwrite(self._opened(place), _slot(mark.ledger, mark.number, mark.head), _offset(mark.number))
 
     def _opened(self, place: Path) -> int:
+        if place in self._files and os.fstat(self._files[place]).st_nlink == 0:
+            os.close(self._files.pop(place))  # somebody deleted it
         if place not in self._files:
             if place != self.beside:
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -151,7 +152,11 @@ def _marks(*places: Path | None) -> list[tuple[Path, Mark]]:
 
 def _read(place: Path) -> Mark | None:
     try:
-        return _parsed(place.read_bytes()[:SIZE], place)
+        for _ in range(TRIES):
+            text = place.read_bytes()[:SIZE]
+            if text.endswith(b"}\n") or text.rstrip().endswith(b"}"):
+                break  # whole: not read while it was being written
+        return _parsed(text, place)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
 
