@@ -42,6 +42,7 @@ def priced(command: Callable[..., None]) -> Callable[..., None]:
 
 # Commands that need an engine at import are loaded when they run, so that --help stays quick.
 _LATER = {
+    "audit": ("sfumato.cli.audit", "A lower bound on the epsilon of any function that can be run."),
     "grant": ("sfumato.cli.grant", "Give an analyst or a group a share of the budget."),
     "demo": ("sfumato.cli.demo", "A guided tour on a made-up hospital, in 30 seconds."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
