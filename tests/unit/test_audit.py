@@ -39,15 +39,12 @@ def gallery() -> Any:
 
 
 GALLERY = gallery()
-LATER = {"sparse vector 3"}  # not yet caught: its event is one long list and a value
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in GALLERY.GALLERY if case.name not in LATER], ids=lambda case: str(case.name)
-)
+@pytest.mark.parametrize("case", GALLERY.GALLERY, ids=lambda case: str(case.name))
 def test_what_is_broken_is_caught_and_what_is_right_passes(case: Any) -> None:
-    """False alarms: one in a million for each."""
-    assert GALLERY.audited(case, confidence=0.999999).is_violated == case.broken
+    """The dice are seeded: what is seen once is seen always. At 1 - 10^-9 the margins are wide, too."""
+    assert GALLERY.audited(case, confidence=1 - 1e-9).is_violated == case.broken
 
 
 def test_the_bound_is_that_of_clopper_and_pearson() -> None:
