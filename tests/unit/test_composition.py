@@ -121,3 +121,10 @@ def test_the_smallest_epsilon_is_found_from_any_guess() -> None:
     for guess in (F(1, 1000), F(1), F(50)):
         found = composition.smallest(lambda epsilon: epsilon >= F(3, 2), guess)
         assert found == F(3, 2)
+
+
+def test_the_corollary_is_refused_where_it_does_not_follow() -> None:
+    """With slack 0.99 it would share out 3.53, of which theorem 3.20 makes 117."""
+    for total, slack in ((Fraction(2), Fraction(1, 10**6)), (Fraction(1), Fraction(99, 100))):
+        with pytest.raises(InvalidParameter, match="up to 1"):
+            advanced_share(total, count=1, slack=slack)

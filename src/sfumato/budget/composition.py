@@ -70,9 +70,11 @@ def advanced(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
 def advanced_share(total: Fraction, *, count: int, slack: Fraction) -> Fraction:
     """total / (2 sqrt(2 k ln(1/slack))): what each of k releases may cost (corollary 3.21), rounded down.
 
-    It is meant for totals of at most 1, where the theorem gives no more than the total.
+    For totals up to 1 and slacks up to 1/2: beyond, the theorem may give more than the total.
     """
     total, count, slack = price("total", total), whole("count", count, least=1), chance(slack)
+    if total > 1 or slack > Fraction(1, 2):
+        raise InvalidParameter("total", total, "the corollary holds up to 1, with a slack up to 1/2")
     root = numbers.sqrt(2 * count * -numbers.log(slack).low).high
     return numbers.round_down(total / (2 * root), 64)
 

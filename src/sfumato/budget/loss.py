@@ -411,7 +411,7 @@ class Curve:
         """
         tilt = total.tilt(epsilon)
         log, mean, variance = total.cumulants(tilt)
-        count = sum(many for _, many in total.parts)
+        count = total.count
         # indices stay whole numbers of 64 bits, and steps above zero
         spread = max(math.sqrt(variance), total.widest * 2.0**-36, 1e-200)
         # splitting an atom adds at most h^2/4 to a variance, h^2/6 on average, and half (1 + tilt) times

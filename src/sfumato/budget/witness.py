@@ -87,11 +87,6 @@ class Witness:
                 self._state = self._by_name = self._by_path = None
                 break
 
-    @property
-    def has_noted(self) -> bool:
-        """Whether this process has noted anything yet."""
-        return self._last is not None
-
     @staticmethod
     def has_seen(place: Path, mark: Mark) -> bool:
         """Whether an entry was once the last one that was noted in this file."""
