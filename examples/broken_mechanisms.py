@@ -19,6 +19,7 @@ from sfumato.attacks.audit import Audit, audit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+STOPPED = -1
 DICE = np.random.default_rng(20)  # for what is broken anyway; ours draw from the system
 
 
@@ -85,21 +86,14 @@ def sparse(
 
     `limit` is after how many "above" it stops; `show` releases the noisy answer instead of "above".
     """
-    level = DICE.laplace(0, threshold, size)
-    found = []
-    for i in range(size):
-        said: list[float] = []
-        left = limit
-        for answer in answers:
-            noisy = answer + (DICE.laplace(0, noise) if noise else 0.0)
-            above = noisy >= level[i]
-            said.append(round(noisy) + 10.0 if above and show else float(above))
-            if above and left is not None:
-                left -= 1
-                if left == 0:
-                    break
-        found.append(tuple(said))
-    return found
+    level = DICE.laplace(0, threshold, (size, 1))
+    noisy = np.array(answers) + (DICE.laplace(0, noise, (size, len(answers))) if noise else 0.0)
+    above = noisy >= level
+    said = np.where(above, np.round(noisy) + 10 if show else 1, 0).astype(int)
+    if limit is None:
+        return said
+    before: Any = np.cumsum(above, axis=1) - above  # how often "above" was said before this one
+    return np.where(before < limit, said, STOPPED)
 
 
 def rejected(x: int, size: int) -> Any:

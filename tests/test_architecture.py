@@ -164,8 +164,13 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 def test_no_blanket_exception_carries_on() -> None:
-    """Only where one fixed error replaces what happened to a secret, or numpy replaces a broken compiler."""
-    allowed = {SOURCE / "exact" / "secret.py", SOURCE / "budget" / "ledger.py", SOURCE / "exact" / "bulk.py"}
+    """Only where one fixed error replaces it, numpy replaces a broken compiler, or it is what we measure."""
+    allowed = {
+        SOURCE / "exact" / "secret.py",
+        SOURCE / "budget" / "ledger.py",
+        SOURCE / "exact" / "bulk.py",
+        SOURCE / "attacks" / "subjects.py",  # what somebody else's function raises is an output
+    }
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ExceptHandler):

@@ -66,7 +66,9 @@ def test_the_bound_is_that_of_clopper_and_pearson() -> None:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if 1 - beyond(seldom + 1, people, middle) > miss / 2 else (low, middle)
-    assert bound(often, seldom, people, miss=miss) == pytest.approx(math.log(p / low), rel=1e-9)
+    found = bound(often, seldom, people, miss=miss)
+    assert found < math.log(p / low)  # a little below: floats are not trusted with the last digits
+    assert found == pytest.approx(math.log(p / low), rel=1e-6)
     assert bound(5, 50, 100) == 0
     assert bound(50, 0, 100) > 1.9
     assert bound(50, 0, 100, delta=0.6) == 0
@@ -118,7 +120,7 @@ def test_finite_laws_are_audited_exactly(mechanism: Any, zero: int, one: int, ep
 
 def test_what_is_infinite_is_sampled() -> None:
     with pytest.raises(InvalidParameter, match="use audit"):
-        exactly(Geometric(scale=Fraction(1)), (0,), (1,))
+        exactly(Geometric(scale=Fraction(1)), (0, 0), (1, 0))
     for strange in ({"samples": 10}, {"confidence": 1.0}, {"confidence": 0.1}, {"delta": 1.0}):
         with pytest.raises(InvalidParameter):
             audit(lambda x: x, **strange)

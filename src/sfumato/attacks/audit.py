@@ -13,57 +13,88 @@ count, each wrong with half of that chance. (Bichsel, Steffen, Bogunovic and Vec
 
 from __future__ import annotations
 
-import inspect
+import itertools
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.attacks.subjects import Input, Raised, Room, Subject, name_of
 from sfumato.attacks.views import View, views_of
 from sfumato.errors import InvalidParameter
-from sfumato.exact.coins import SystemCoins
+from sfumato.exact import numbers
 from sfumato.mechanisms.accuracy import proportion
 from sfumato.mechanisms.mechanism import Additive, Finite, Mechanism
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     Counts = NDArray[np.int64]
 
-Draws = Callable[[Any, int], Any]  # an input and a number of outputs wanted
+Watch = Callable[[float], None]
+Pair = tuple[Input, Input]
 LEARN = 0.05  # of the outputs teach the order of the cells, and as many choose the event
 FEW = 200_000  # below so many, a quarter each
 CHUNK = 1_000_000  # outputs drawn at a time
+FIRST = 64  # outputs of each input after which a pair is looked at for the first time
+LEAST = 100  # samples below which nothing can be said
+REACH = 2000  # outcomes on either side that are enough for noise that never ends
+SHOWN = 6  # outcomes that are named
+LUCK = 1.5  # deviations by which the best of many events looks better than it is
+STRIDE = 4  # of the counts kept in a test, every so many become a point of its history
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audit:
     """What was found: epsilon is at least this, but for a chance of 1 - confidence."""
 
+    subject: str
     epsilon: float
     delta: float
     confidence: float
-    claim: float | None
+    claim: float | Fraction | None
     event: str
     likely: Any  # the input that falls into the event more often
     unlikely: Any
-    counts: tuple[int, int]  # how often each did
-    samples: int  # of either input, in the test
-    drawn: int  # of either input, in all
-    seconds: float
+    counts: tuple[int, int] = (0, 0)  # how often each did
+    samples: int = 0  # of either input, in the test
+    drawn: int = 0  # of either input, in all
+    seconds: float = 0.0
     exact: bool = False
+    tried: int = 1  # pairs of inputs and parameters that were looked at
+    seen: tuple[tuple[int, int, int], ...] = ()  # outputs of either in the test so far, and the counts then
 
     @property
     def is_violated(self) -> bool:
         """Whether the claim is refuted."""
         return self.claim is not None and self.epsilon > self.claim
 
+    @property
+    def history(self) -> list[tuple[int, float]]:
+        """What a test of so many outputs would have proved; only the last was agreed on and is certified."""
+        kept = [
+            self.seen[i]
+            for i in sorted({*range(len(self.seen) - 1, -1, -STRIDE), *range(min(5, len(self.seen)))})
+        ]
+        return [
+            (size, bound(often, seldom, size, delta=self.delta, miss=1 - self.confidence))
+            for size, often, seldom in kept
+        ]
+
+    @property
+    def verdict(self) -> str:
+        """In one word or two."""
+        return "no claim" if self.claim is None else "REFUTED" if self.is_violated else "not refuted"
+
     def __repr__(self) -> str:
-        how = "exactly" if self.exact else f"with {self.confidence:.4%} confidence"
+        how = "exactly" if self.exact else f"with {percent(self.confidence)} confidence"
         lines = [
             f"  epsilon is at least {self.epsilon:.4f} at delta {self.delta:g}, {how}",
             f"  event: {self.event}",
@@ -74,66 +105,108 @@ class Audit:
                 f"  seen {often:,d} times in {self.samples:,d} on {self.likely!r}, {seldom:,d} times on "
                 f"{self.unlikely!r} ({self.drawn:,d} outputs of each, {self.seconds:.1f} s)"
             )
+        if self.tried > 1:
+            lines.append(
+                f"  the best of {self.tried:,d} pairs of inputs; the samples that certify it are new"
+            )
         if self.claim is not None:
-            verdict = "REFUTED" if self.is_violated else "not refuted"
-            lines.append(f"  claim: epsilon {self.claim:g}: {verdict}")
+            lines.append(f"  claim: epsilon {float(self.claim):g}: {self.verdict}")
         return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same facts for programs; an infinite epsilon is null."""
+        return {
+            "subject": self.subject,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "claim": None if self.claim is None else float(self.claim),
+            "refuted": self.is_violated,
+            "event": self.event,
+            "likely": repr(self.likely),
+            "unlikely": repr(self.unlikely),
+            "counts": list(self.counts),
+            "samples": self.samples,
+            "drawn": self.drawn,
+            "tried": self.tried,
+            "exact": self.exact,
+            "seconds": round(self.seconds, 3),
+            "history": [list(point) for point in self.history],
+        }
 
 
 def audit(
-    subject: Mechanism[Any, Any] | Callable[..., Any],
+    subject: Subject,
     zero: Any = 0,
     one: Any = 1,
     *,
-    claim: float | None = None,
+    claim: float | Fraction | None = None,
     delta: float = 0.0,
     samples: int = 1_000_000,
     confidence: float = 0.99,
-    watch: Callable[[float], None] = lambda _: None,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+    cores: int = 1,
+    watch: Watch = lambda _: None,
 ) -> Audit:
     """Look for an event that tells two neighbouring inputs apart.
 
     `subject` is a mechanism, a function of an input, or a function of an input and a number that returns so
     many outputs at once (much faster). `samples` is how many outputs are drawn, half of them for each input.
-    `watch` is told how much is done.
+    With `cores=2` each input is run in a process of its own. `watch` is told how much is done.
 
     >>> audit(lambda x: x, 0, 1, samples=2000, claim=1).is_violated
     True
     """
-    if not 0.5 <= confidence < 1 or not 0 <= delta < 1:
-        raise InvalidParameter("confidence", confidence, "give a confidence such as 0.99 and a delta below 1")
-    if samples < 100:
-        raise InvalidParameter("samples", samples, "give at least 100; 1,000,000 see an epsilon to about 1%")
-    begun, each = time.perf_counter(), samples // 2
-    draws = _draws(subject)
-    part = max(1, int(each * LEARN)) if each >= FEW else each // 4
-    learned = draws(zero, part), draws(one, part)
-    watch(part / each)
-    chosen = draws(zero, part), draws(one, part)
-    watch(2 * part / each)
-    test = each - 2 * part
-    event = _best_event(learned, chosen, delta, test, 1 - confidence)
-    counts = [0, 0]
-    for start in range(0, test, CHUNK):
-        size = min(CHUNK, test - start)
-        counts[0] += event.count(draws(zero, size))
-        counts[1] += event.count(draws(one, size))
-        watch((2 * part + start + size) / each)
-    likely, unlikely = (zero, one) if event.towards_zero else (one, zero)
-    often, seldom = counts if event.towards_zero else counts[::-1]
-    return Audit(
-        epsilon=bound(often, seldom, test, delta=delta, miss=1 - confidence),
-        delta=delta,
-        confidence=confidence,
-        claim=claim,
-        event=event.words,
-        likely=likely,
-        unlikely=unlikely,
-        counts=(often, seldom),
-        samples=test,
-        drawn=each,
-        seconds=time.perf_counter() - begun,
-    )
+    test = Test(delta, confidence, samples)
+    pair = Input(zero, dict(parameters)), Input(one, dict(parameters))
+    with Room(subject, cores) as room:
+        return _certified(room, name_of(subject), pair, claim, test, watch)
+
+
+def search(
+    subject: Subject,
+    pairs: Iterable[tuple[Any, Any]],
+    *,
+    claim: float | Fraction | Callable[..., float | Fraction] | None = None,
+    delta: float = 0.0,
+    samples: int = 1_000_000,
+    confidence: float = 0.99,
+    parameters: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    cores: int = 1,
+    watch: Watch = lambda _: None,
+) -> Audit:
+    """Look for the two neighbouring inputs, and the parameters, that tell most; then audit those.
+
+    Half of the samples go into the search, in rounds that each keep the more promising half of the pairs;
+    the other half, which nobody has seen, certifies the winner. `parameters` holds values to try by name, and
+    `claim` may be a function of them. `sfumato.attacks.neighbours` has pairs of many kinds.
+
+    Guarantee: that of `audit`, since the pair is fixed before the samples that test it are drawn.
+
+    >>> search(lambda x: x // 10, [(0, 1), (8, 9), (9, 10)], samples=4000).likely
+    9
+    """
+    begun, test = time.perf_counter(), Test(delta, confidence, samples // 2)
+    inputs = list(pairs)
+    candidates = [
+        (Input(zero, given), Input(one, given)) for given in _every(parameters) for zero, one in inputs
+    ]
+    if not candidates:
+        raise InvalidParameter("pairs", "none", "give at least one pair of neighbouring inputs")
+
+    def claimed(pair: Pair) -> float | Fraction | None:
+        return claim(**pair[0].parameters) if callable(claim) else claim
+
+    with Room(subject, cores) as room:
+        best = _most_promising(room, candidates, claimed, test, lambda done: watch(done / 2))
+        late: Watch = lambda done: watch(0.5 + done / 2)  # noqa: E731
+        found = _certified(room, name_of(subject), best, claimed(best), test, late)
+        return replace(found, tried=len(candidates), seconds=time.perf_counter() - begun)
+
+
+def _every(parameters: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*parameters.values()):
+        yield dict(zip(parameters, values, strict=True))
 
 
 def bound(often: int, seldom: int, samples: int, *, delta: float = 0.0, miss: float = 0.01) -> float:
@@ -142,15 +215,28 @@ def bound(often: int, seldom: int, samples: int, *, delta: float = 0.0, miss: fl
     >>> round(bound(500_000, 183_940, 1_000_000), 4)
     0.992
     """
-    low, _ = proportion(count=often, people=samples, miss=miss)  # each end is wrong with half of it
-    _, high = proportion(count=seldom, people=samples, miss=miss)
+    slip = 1e-7 + 1e-14 * samples  # more than the floats of the incomplete beta function can be off
+    low = proportion(count=often, people=samples, miss=miss)[0] * (
+        1 - slip
+    )  # each end is wrong with half of it
+    high = min(1.0, proportion(count=seldom, people=samples, miss=miss)[1] * (1 + slip))
     return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
 def exactly(
-    mechanism: Mechanism[Any, Any], zero: Any, one: Any, *, claim: float | None = None, delta: float = 0.0
+    mechanism: Mechanism[Any, Any],
+    zero: Any,
+    one: Any,
+    *,
+    claim: float | Fraction | None = None,
+    delta: float | Fraction = 0.0,
+    outcomes: Iterable[Any] | None = None,
 ) -> Audit:
-    """The epsilon of a mechanism with finitely many outputs on two inputs, without sampling.
+    """The epsilon of a mechanism on two inputs from its law, without sampling.
+
+    With finitely many outputs it is the epsilon itself. For noise on one whole number, and for other laws if
+    `outcomes` names some, it is a lower bound from these outputs; for pure noise it is the epsilon up to
+    rounding.
 
     >>> from sfumato.mechanisms import RandomizedResponse
     >>> exactly(RandomizedResponse.two_coins(), 0, 1, claim=1.0)
@@ -159,46 +245,138 @@ def exactly(
       claim: epsilon 1: REFUTED
     """
     begun = time.perf_counter()
-    laws = mechanism.law(zero), mechanism.law(one)
-    if not isinstance(laws[0], Finite) or not isinstance(laws[1], Finite):
-        raise InvalidParameter("mechanism", mechanism.name, "it has infinitely many outputs: use audit()")
-    outcomes = list(dict.fromkeys((*laws[0].outcomes, *laws[1].outcomes)))
-    pairs = [(outcome, laws[0].mass(outcome), laws[1].mass(outcome)) for outcome in outcomes]
-    epsilon, words, turned = 0.0, "nothing", False
+    points = _points(mechanism, zero, one, outcomes)
+    epsilon, event, turned = 0.0, "nothing", False
     for swap in (False, True):
-        found = [(y, q, p) if swap else (y, p, q) for y, p, q in pairs]
-        size, event = _largest(found, Fraction(delta))
+        order = [(y, q, p) if swap else (y, p, q) for y, p, q in points]
+        size, words = _largest(order, Fraction(delta))
         if size > epsilon:
-            epsilon, words, turned = size, event, swap
+            epsilon, event, turned = size, words, swap
     likely, unlikely = (one, zero) if turned else (zero, one)
     return Audit(
-        epsilon,
-        delta,
-        1.0,
-        claim,
-        words,
-        likely,
-        unlikely,
-        (0, 0),
-        0,
-        0,
-        time.perf_counter() - begun,
+        subject=repr(mechanism),
+        epsilon=epsilon,
+        delta=float(delta),
+        confidence=1.0,
+        claim=claim,
+        event=event,
+        likely=likely,
+        unlikely=unlikely,
+        seconds=time.perf_counter() - begun,
         exact=True,
     )
 
 
-def _largest(pairs: list[tuple[Any, Fraction, Fraction]], delta: Fraction) -> tuple[float, str]:
+Point = tuple[Any, "Mass", "Mass"]  # an outcome and what it has on either input
+
+
+@dataclass(frozen=True, slots=True)
+class Mass:
+    """Two ends between which a probability lies."""
+
+    low: Fraction
+    high: Fraction
+
+
+def _points(
+    mechanism: Mechanism[Any, Any], zero: Any, one: Any, outcomes: Iterable[Any] | None
+) -> list[Point]:
+    if outcomes is not None:
+        laws = mechanism.law(zero), mechanism.law(one)
+        return [(y, _mass(laws[0].log_mass(y)), _mass(laws[1].log_mass(y))) for y in outcomes]
+    if isinstance(mechanism, Additive):
+        a, b = (x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in (zero, one))
+        if not isinstance(a, int) or not isinstance(b, int):
+            raise InvalidParameter("mechanism", mechanism.name, "give outcomes, or use audit()")
+        noise, reach = mechanism.noise, mechanism.noise.window(Fraction(1, 10**12))
+        around = range(max(reach.start, -REACH) + min(a, b), min(reach.stop, REACH) + max(a, b))
+        masses = {
+            y: _mass(noise.log_mass(y)) for y in range(around.start - max(a, b), around.stop - min(a, b))
+        }
+        return [(y, masses[y - a], masses[y - b]) for y in around]
+    first, second = _finite(mechanism, zero), _finite(mechanism, one)
+    none = Fraction(0)
+    return [
+        (y, Mass(first.get(y, none), first.get(y, none)), Mass(second.get(y, none), second.get(y, none)))
+        for y in dict.fromkeys((*first, *second))
+    ]
+
+
+def _finite(mechanism: Mechanism[Any, Any], x: Any) -> dict[Any, Fraction]:
+    law = mechanism.law(x)
+    if not isinstance(law, Finite):
+        raise InvalidParameter("mechanism", mechanism.name, "give outcomes, or use audit()")
+    return dict(zip(law.outcomes, law.masses, strict=True))
+
+
+def _mass(log: numbers.Interval) -> Mass:
+    return Mass(numbers.exp(log.low).low, numbers.exp(log.high).high)
+
+
+def _largest(points: list[Point], delta: Fraction) -> tuple[float, str]:
     """The largest ln((P(E) - delta) / Q(E)): of a beginning of the order by ratio (Neyman and Pearson)."""
-    order = sorted((pair for pair in pairs if pair[1]), key=lambda pair: (pair[2] / pair[1], str(pair[0])))
-    best, words, p, q, taken = 0.0, "nothing", Fraction(0), Fraction(0), []
-    for outcome, more, less in order:
-        p, q = p + more, q + less
-        taken.append(outcome)
-        size = 0.0 if p <= delta else math.inf if q == 0 else math.log((p - delta) / q)
-        if size > best:
-            what = repr(taken[0]) if len(taken) == 1 else "one of " + ", ".join(map(repr, taken))
-            best, words = size, f"the output is {what}"
-    return best, words
+    order = sorted(
+        (point for point in points if point[1].low), key=lambda point: point[2].high / point[1].low
+    )
+    best, most, p, q = 0, Fraction(1), Fraction(0), Fraction(0)
+    for taken, (_, more, less) in enumerate(order, start=1):
+        p, q = p + more.low, q + less.high
+        if p > delta and not q:
+            return math.inf, _taken(order[:taken])
+        if p > delta and (ratio := (p - delta) / q) > most:
+            best, most = taken, ratio
+    if not best:
+        return 0.0, "nothing"
+    size = numbers.log(most).low
+    return math.nextafter(float(size), 0.0), _taken(order[:best])
+
+
+def _taken(points: list[Point]) -> str:
+    names = [repr(y) for y, _, _ in points]
+    more = f", ... ({len(names)} values)" if len(names) > SHOWN else ""
+    return f"the output is {'one of ' * (len(names) > 1)}{', '.join(names[:SHOWN])}{more}"
+
+
+# Learning, choosing, testing -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """How sure an audit has to be, and how its outputs are divided."""
+
+    delta: float
+    confidence: float
+    samples: int
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise InvalidParameter("confidence", self.confidence, "give a number such as 0.99, below 1")
+        if not 0 <= self.delta < 1:
+            raise InvalidParameter("delta", self.delta, "give a number from 0 to below 1, such as 1e-6")
+        if self.samples < LEAST:
+            raise InvalidParameter(
+                "samples", self.samples, f"give at least {LEAST}; 1,000,000 see an epsilon to about 1%"
+            )
+
+    @property
+    def each(self) -> int:
+        """Outputs of either input."""
+        return self.samples // 2
+
+    @property
+    def part(self) -> int:
+        """Those that teach, and as many that choose."""
+        return int(self.each * LEARN) if self.each >= FEW else self.each // 4
+
+    @property
+    def size(self) -> int:
+        """Those that test."""
+        return self.each - 2 * self.part
+
+    @property
+    def miss(self) -> float:
+        """The chance that the bound is wrong."""
+        return 1 - self.confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +399,103 @@ class Event:
         return self.view.words(self.cells)
 
 
+def _certified(
+    room: Room, name: str, pair: Pair, claim: float | Fraction | None, test: Test, watch: Watch
+) -> Audit:
+    begun, each = time.perf_counter(), test.each
+    learned = _outputs(room, pair, test.part, lambda done: watch(done / each))
+    if all(isinstance(output, Raised) for outputs in learned for output in outputs):
+        raise InvalidParameter(
+            "subject",
+            name,
+            f"every call failed with {learned[0][0]!r} on {pair[0]!r} and {pair[1]!r}: give "
+            "inputs that it takes",
+        )
+    chosen = _outputs(room, pair, test.part, lambda done: watch((test.part + done) / each))
+    _, event = _best_event(learned, chosen, test.delta, test.size, test.miss)
+    often, seldom, done, seen = 0, 0, 0, []
+    for size in _chunks(test.size):
+        zero, one = room.counts(pair, size, event)
+        often, seldom = often + (zero, one)[not event.towards_zero], seldom + (zero, one)[event.towards_zero]
+        done += size
+        seen.append((done, often, seldom))
+        watch((2 * test.part + done) / each)
+    likely, unlikely = pair if event.towards_zero else pair[::-1]
+    return Audit(
+        subject=name,
+        epsilon=bound(often, seldom, done, delta=test.delta, miss=test.miss),
+        delta=test.delta,
+        confidence=test.confidence,
+        claim=claim,
+        event=event.words,
+        likely=likely if likely.parameters else likely.value,
+        unlikely=unlikely if unlikely.parameters else unlikely.value,
+        counts=(often, seldom),
+        samples=test.size,
+        drawn=each,
+        seconds=time.perf_counter() - begun,
+        seen=tuple(seen),
+    )
+
+
+def _most_promising(
+    room: Room,
+    candidates: list[Pair],
+    claimed: Callable[[Pair], float | Fraction | None],
+    test: Test,
+    watch: Watch,
+) -> Pair:
+    """Rounds of equal cost; each keeps the better half."""
+    alive, rounds = candidates, max(1, math.ceil(math.log2(len(candidates))))
+    for turn in range(rounds):
+        size = max(FIRST, test.each // rounds // len(alive) // 2)
+        scores, failed = [], None
+        for i, pair in enumerate(alive):
+            try:
+                learned, chosen = room.outputs(pair, size), room.outputs(pair, size)
+            except InvalidParameter as error:
+                failed, score = error, -math.inf
+            else:
+                promise, _ = _best_event(learned, chosen, test.delta, size, miss=0.5)
+                score = promise - float(claimed(pair) or 0)
+            scores.append(score)
+            watch((turn + (i + 1) / len(alive)) / rounds)
+        if failed is not None and max(scores) == -math.inf:
+            raise failed
+        order = sorted(range(len(alive)), key=lambda i: -scores[i])
+        alive = [alive[i] for i in order[: (len(alive) + 1) // 2]]
+    return alive[0]
+
+
+def _outputs(room: Room, pair: Pair, size: int, watch: Watch) -> tuple[Any, Any]:
+    """Outputs in pieces, so that a slow subject shows that it moves."""
+    found, done = [], 0
+    for piece in _chunks(size):
+        found.append(room.outputs(pair, piece))
+        done += piece
+        watch(done)
+    zero, one = zip(*found, strict=True)
+    return _joined(zero), _joined(one)
+
+
+def _joined(pieces: Sequence[Any]) -> Any:
+    if all(isinstance(piece, np.ndarray) for piece in pieces):
+        return np.concatenate(pieces)
+    return [output for piece in pieces for output in piece]
+
+
+def _chunks(total: int) -> Iterator[int]:
+    """Pieces that double and then stay the same: the same for every run, so that seeded dice fall alike."""
+    size, most = max(1, total >> 10), min(CHUNK, max(1, total >> 5))
+    while total > 0:
+        yield min(size, total)
+        total -= size
+        size = min(2 * size, most)
+
+
 def _best_event(
     learned: tuple[Any, Any], chosen: tuple[Any, Any], delta: float, test: int, miss: float
-) -> Event:
+) -> tuple[float, Event]:
     """Of all views and both directions, the event that promises most for a test of this size."""
     best, found = -math.inf, None
     for view in views_of(*learned):
@@ -236,10 +508,10 @@ def _best_event(
             often, seldom = np.cumsum(seen[more][order]), np.cumsum(seen[less][order])
             promise = _promise(often, seldom, int(seen[0].sum()), delta, test, miss)
             end = int(np.argmax(promise))
-            if promise[end] > best:
+            if promise[end] > best or found is None:
                 best, found = float(promise[end]), Event(view, order[: end + 1], towards_zero)
     assert found is not None
-    return found
+    return best, found
 
 
 def _promise(
@@ -248,44 +520,18 @@ def _promise(
     """About the bound that a test of this size would give, if shares stay as they were when it was chosen."""
     z = math.sqrt(2 * math.log(2 / miss))
     p, q = often / chosen, (seldom + 1) / (chosen + 1)
-    doubt = 1 / test + 1 / chosen  # that of the choice, too: or the luckiest of many small events is chosen
-    low = p - z * np.sqrt(p * (1 - p) * doubt + 1e-18) - 1 / test
-    high = q + z * np.sqrt(q * (1 - np.minimum(q, 1)) * doubt) + z**2 / test
+    # that of the choice, too: or the luckiest of many small events is chosen
+    doubt = z / math.sqrt(test) + LUCK / math.sqrt(chosen)
+    low = p - doubt * np.sqrt(p * (1 - p) + 1e-18) - 1 / test
+    high = q + doubt * np.sqrt(q * (1 - np.minimum(q, 1))) + z**2 / test
     gain: NDArray[np.float64] = np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
     return gain
 
 
-def _draws(subject: Mechanism[Any, Any] | Callable[..., Any]) -> Draws:
-    """So many outputs at once, of whatever is audited."""
-    if isinstance(subject, Additive):
-        return lambda x, size: _additive(subject, x, size)
-    if isinstance(subject, Mechanism):
-        coins = SystemCoins()
+def percent(share: float) -> str:
+    """A confidence in full: 99%, 99.9999%.
 
-        def drawn(x: Any, size: int) -> list[Any]:
-            law = subject.law(x)
-            return [law.draw(coins) for _ in range(size)]
-
-        return drawn
-    if _wants_size(subject):
-        return subject
-    return lambda x, size: [subject(x) for _ in range(size)]
-
-
-def _additive(subject: Additive, x: Any, size: int) -> Any:
-    """Noise in bulk on every coordinate."""
-    answer = (x,) if isinstance(x, int) else tuple(x)
-    columns = [y + subject.noise.draws(SystemCoins(), size) for y in answer]
-    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
-
-
-def _wants_size(subject: Callable[..., Any]) -> bool:
-    try:
-        needed = [
-            each
-            for each in inspect.signature(subject).parameters.values()
-            if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
-        return False
-    return len(needed) == 2
+    >>> percent(0.99), percent(0.999999)
+    ('99%', '99.9999%')
+    """
+    return f"{100 * share:.10f}".rstrip("0").rstrip(".") + "%"

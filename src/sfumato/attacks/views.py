@@ -3,14 +3,19 @@
 An auditor needs few cells that tell much. Which ones cannot be known in advance, so several views are tried
 on the outputs that may be looked at: the values themselves, if they are few; cells between quantiles; for
 floats the sign, the binade and the lowest bit that is set, where sloppy arithmetic leaves its traces; for
-vectors a line that separates best.
+vectors each part, and the sum of parts (and of their products) that separates best; for anything else, what
+kind of thing came out. A view has a cell for every output there can be, also for one it has never seen, and
+the cell depends on that output alone, never on those that were drawn with it: a count of independent outputs
+stays a count of independent outputs.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
 ATOMS = 5000  # more different values than that are put into cells between quantiles
 QUANTILES = 256
 SHOWN = 6  # cells that are named in words
+PARTS = 6  # of a vector are also looked at one by one
+PRODUCTS = 8  # parts up to which products of two are formed
+ODD = "no number"
 
 
 class View(ABC):
@@ -51,7 +59,7 @@ class Atoms(View):
 
     def cells(self, outputs: Any) -> Cells:
         other = len(self._values)
-        return np.array([self._places.get(value, other) for value in _hashable(outputs)], dtype=np.int64)
+        return np.array([self._places.get(value, other) for value in hashable(outputs)], dtype=np.int64)
 
     def words(self, cells: Cells) -> str:
         names = [repr(self._values[i]) if i < len(self._values) else "any other" for i in cells]
@@ -59,42 +67,63 @@ class Atoms(View):
         return f"the output is {', '.join(names[:SHOWN])}{more}"
 
 
+class Kinds(Atoms):
+    """What sort of thing came out: a number, nothing, an error, a text."""
+
+    def cells(self, outputs: Any) -> Cells:
+        return super().cells([_kind(value) for value in outputs])
+
+    def words(self, cells: Cells) -> str:
+        return super().words(cells).replace("'", "")
+
+
 class Whole(View):
     """The same for whole numbers in a range, which are counted without looking each one up."""
 
     def __init__(self, low: int, high: int) -> None:
-        self._low, self._high, self.size = low, high, high - low + 3
+        self._low, self._high, self.size = low, high, high - low + 4
 
     def cells(self, outputs: Any) -> Cells:
-        numbers = _column(outputs)
+        numbers = column(outputs)
+        if numbers.dtype.kind == "f":
+            fine = np.isfinite(numbers) & (numbers == np.floor(numbers))
+            inside = np.clip(np.where(fine, numbers, 0.0), self._low - 1, self._high + 1)
+            return np.where(fine, inside.astype(np.int64) - (self._low - 1), self.size - 1)
         cells: Cells = np.clip(numbers, self._low - 1, self._high + 1).astype(np.int64) - (self._low - 1)
         return cells
 
     def words(self, cells: Cells) -> str:
-        return f"the output is {_ranges(np.sort(cells) + self._low - 1, self._low - 1, self._high + 1)}"
+        numbers = np.sort(cells[cells < self.size - 1]) + self._low - 1
+        parts = [_ranges(numbers, self._low - 1, self._high + 1)] if len(numbers) else []
+        if len(numbers) < len(cells):
+            parts.append("no whole number")
+        return f"the output is {' or '.join(parts)}"
 
 
 class Between(View):
-    """Cells between cut points; a cut point belongs to the cell below it."""
+    """Cells between cut points, each of which belongs to the cell below it; the last is for no number."""
 
-    def __init__(self, cuts: Floats, name: str = "the output") -> None:
-        self._cuts, self._name, self.size = cuts, name, len(cuts) + 1
+    def __init__(self, cuts: Floats, name: str = "the output", read: Part | None = None) -> None:
+        self._cuts, self._name, self._read, self.size = cuts, name, read, len(cuts) + 2
 
     def cells(self, outputs: Any) -> Cells:
-        cells: Cells = np.searchsorted(self._cuts, self.numbers(outputs), side="left").astype(np.int64)
-        return cells
+        numbers = self.numbers(outputs)
+        cells: Cells = np.searchsorted(self._cuts, numbers, side="left").astype(np.int64)
+        return np.where(np.isnan(numbers), self.size - 1, cells)
 
     def numbers(self, outputs: Any) -> Floats:
         """What is cut."""
-        return _column(outputs).astype(np.float64)
+        return self._read(outputs) if self._read else column(outputs).astype(np.float64)
 
     def words(self, cells: Cells) -> str:
         ends = [-math.inf, *self._cuts.tolist(), math.inf]
-        parts, runs = [], np.split(np.sort(cells), np.flatnonzero(np.diff(np.sort(cells)) != 1) + 1)
-        for run in runs[:SHOWN]:
-            parts.append(f"({ends[run[0]]:.6g}, {ends[run[-1] + 1]:.6g}]")
+        inside = np.sort(cells[cells < self.size - 1])
+        runs = np.split(inside, np.flatnonzero(np.diff(inside) != 1) + 1) if len(inside) else []
+        parts = [_stretch(ends[run[0]], ends[run[-1] + 1]) for run in runs[:SHOWN]]
+        if len(inside) < len(cells):
+            parts.append(ODD)
         more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        return f"{self._name} lies in {' or '.join(parts)}{more}"
+        return f"{self._name} is {' or '.join(parts)}{more}"
 
 
 class Bits(View):
@@ -102,14 +131,18 @@ class Bits(View):
 
     size = 2 * 128 * 64 + 1
 
+    def __init__(self, name: str = "the float", read: Part | None = None) -> None:
+        self._name, self._read = name, read
+
     def cells(self, outputs: Any) -> Cells:
-        numbers = _column(outputs).astype(np.float64)
-        mantissa, exponent = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))
+        numbers = self._read(outputs) if self._read else column(outputs).astype(np.float64)
+        finite = np.isfinite(numbers)
+        mantissa, exponent = np.frexp(np.where(finite, numbers, 0.0))
         whole = (np.abs(mantissa) * 2.0**53).astype(np.int64)
         lowest = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64)  # 0 for zero, 1 .. 54
         binade = np.clip(exponent.astype(np.int64) + 64, 0, 127)
         cells: Cells = (np.signbit(numbers) * 128 + binade) * 64 + lowest
-        return np.where(np.isfinite(numbers), cells, self.size - 1)
+        return np.where(finite, cells, self.size - 1)
 
     def words(self, cells: Cells) -> str:
         parts = []
@@ -121,55 +154,132 @@ class Bits(View):
             sign, binade = divmod(rest, 128)
             parts.append(f"{'-' if sign else '+'}2^{binade - 65} with lowest bit {lowest}")
         more = f" or {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-        return f"sign, size and lowest set bit of the float are {' or '.join(parts)}{more}"
+        return f"sign, size and lowest set bit of {self._name} are {' or '.join(parts)}{more}"
+
+
+class Codes(View):
+    """Vectors of few values, each written as one whole number, so that none has to be looked up singly."""
+
+    def __init__(self, read: Rows, rows: Floats) -> None:
+        self._read, self._low, self._high = read, rows.min(axis=0), rows.max(axis=0)
+        self._codes: Cells = np.unique(self._coded(rows))
+        self.size = len(self._codes) + 1
+
+    @staticmethod
+    def fit(rows: Floats) -> bool:
+        """Whether these vectors are whole and few enough."""
+        if not np.isfinite(rows).all() or (rows != np.floor(rows)).any():
+            return False
+        spans = rows.max(axis=0) - rows.min(axis=0) + 3
+        return bool(np.log2(spans).sum() < 62)
+
+    def _coded(self, rows: Floats) -> Cells:
+        codes: Cells = np.zeros(len(rows), dtype=np.int64)
+        for i, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
+            digit = np.clip(np.nan_to_num(rows[:, i], nan=-np.inf), low - 1, high + 1) - (low - 1)
+            codes = codes * int(high - low + 3) + digit.astype(np.int64)
+        return codes
+
+    def cells(self, outputs: Any) -> Cells:
+        codes = self._coded(self._read(outputs))
+        places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+        return np.where(self._codes[places] == codes, places, self.size - 1)
+
+    def words(self, cells: Cells) -> str:
+        names = []
+        for cell in cells[:SHOWN]:
+            if cell == self.size - 1:
+                names.append("any other")
+                continue
+            code, digits = int(self._codes[cell]), []
+            for low, high in zip(self._low[::-1], self._high[::-1], strict=True):
+                code, digit = divmod(code, int(high - low + 3))
+                digits.append(int(low) - 1 + digit)
+            names.append(f"({', '.join(map(str, digits[::-1]))})")
+        more = f", ... ({len(cells)} values)" if len(cells) > SHOWN else ""
+        return f"the output is {', '.join(names)}{more}"
 
 
 class Line(Between):
-    """Cells along the direction that separates two sets of vectors best (Fisher, 1936)."""
+    """Cells along the direction that separates two sets of vectors best (Fisher, 1936).
 
-    def __init__(self, zero: Any, one: Any) -> None:
-        a, b = _matrix(zero), _matrix(one)
+    With `products`, the squares and products of parts count as parts: spreads and ties differ, too.
+    """
+
+    def __init__(self, read: Rows, zero: Floats, one: Floats, *, products: bool = False) -> None:
+        self._rows, self._products = read, products
+        both = np.vstack([zero, one])
+        self._middle: Floats = np.median(both, axis=0)
+        # heavy tails would drown a product
+        self._reach: Floats = np.quantile(np.abs(both - self._middle), 0.99, axis=0) + 1e-300
+        a, b = self._features(zero), self._features(one)
         spread = np.cov(np.vstack([a - a.mean(axis=0), b - b.mean(axis=0)]).T).reshape(a.shape[1], a.shape[1])
         ridge = 1e-9 * (np.trace(spread) + 1e-12) * np.eye(len(spread))
-        self._weights = np.linalg.solve(spread + ridge, a.mean(axis=0) - b.mean(axis=0))
-        super().__init__(
-            _cuts(np.concatenate([a @ self._weights, b @ self._weights])), "a weighted sum of the parts"
-        )
+        self._weights: Floats = np.linalg.solve(spread + ridge, a.mean(axis=0) - b.mean(axis=0))
+        what = "a weighted sum of the parts" + (" and their products" if products else "")
+        super().__init__(_cuts(np.concatenate([a @ self._weights, b @ self._weights])), what)
+
+    def _features(self, rows: Floats) -> Floats:
+        if not self._products:
+            return rows
+        parts: Floats = np.clip((rows - self._middle) / self._reach, -1, 1)
+        first, second = np.triu_indices(rows.shape[1])
+        return np.hstack([parts, parts[:, first] * parts[:, second]])
 
     def numbers(self, outputs: Any) -> Floats:
-        numbers: Floats = _matrix(outputs) @ self._weights
+        numbers: Floats = self._features(_tame(self._rows(outputs))) @ self._weights
         return numbers
 
 
 def views_of(zero: Any, one: Any) -> Iterator[View]:
     """The views that fit these outputs."""
-    first = _as_array(zero)
-    both = [_as_array(zero), _as_array(one)]
-    if first is None or first.dtype == object or any(each is None for each in both):
-        values = list(dict.fromkeys([*_hashable(zero), *_hashable(one)]))
-        if len(values) <= ATOMS * 20:
-            yield Atoms(values)
-        return
-    pooled = np.concatenate([each for each in both if each is not None])
-    if first.ndim > 1:
-        values = list(dict.fromkeys(_hashable(pooled)))
-        if len(values) <= ATOMS:
-            yield Atoms(values)
-        yield Line(zero, one)
-        return
-    if np.issubdtype(first.dtype, np.integer) or first.dtype == bool:
-        low, high = int(pooled.min()), int(pooled.max())
+    both = [*zero, *one] if _is_list(zero) or _is_list(one) else np.concatenate([zero, one])
+    numbers = _numeric(both)
+    if numbers is None:
+        seen = Counter(hashable(both))
+        yield Kinds(list(dict.fromkeys(map(_kind, both))))
+        yield Atoms([value for value, _ in seen.most_common(ATOMS * 20)])
+        if any(isinstance(value, (int, float, np.number)) for value in both):
+            yield from _on_a_line(column(both))
+        elif any(_is_vector(value) for value in both):
+            yield from _vectors(Rows.of(both), zero, one)
+    elif numbers.ndim > 1:
+        yield from _vectors(Rows.of(both), zero, one)
+    else:
+        yield from _on_a_line(numbers)
+
+
+def _on_a_line(numbers: NDArray[Any]) -> Iterator[View]:
+    if numbers.dtype.kind in "biu":
+        low, high = int(numbers.min()), int(numbers.max())
         if high - low <= ATOMS:
             yield Whole(low, high)
-        else:
-            yield Between(_cuts(pooled.astype(np.float64)))
+            return
+        numbers = numbers.astype(np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
         return
-    finite = pooled[np.isfinite(pooled)]
     yield Bits()
     if len(different := np.unique(finite)) <= ATOMS:
         yield Atoms(different.tolist())
-    if len(finite):
-        yield Between(_cuts(finite))
+    yield Between(_cuts(finite))
+
+
+def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
+    zero, one = read(first), read(second)
+    both = np.vstack([zero, one])
+    if Codes.fit(both):
+        yield Codes(read, both)
+    for i in range(min(read.width, PARTS)):
+        finite = both[:, i][np.isfinite(both[:, i])]
+        if len(finite):
+            yield Between(_cuts(finite), f"part {i + 1} of the output", Part(read, i))
+            if (finite != np.floor(finite)).any():
+                yield Bits(f"part {i + 1}", Part(read, i))
+    zero, one = _tame(zero), _tame(one)
+    yield Line(read, zero, one)
+    if read.width <= PRODUCTS:
+        yield Line(read, zero, one, products=True)
 
 
 def _cuts(numbers: Floats) -> Floats:
@@ -179,47 +289,130 @@ def _cuts(numbers: Floats) -> Floats:
     return np.unique(np.concatenate([cuts, below]))
 
 
-def _as_array(outputs: Any) -> NDArray[Any] | None:
+# Outputs as numbers: whatever does not fit becomes NaN, for which every view has a cell ------------------
+
+
+def _numeric(outputs: Any) -> NDArray[Any] | None:
     """Numbers as an array of one or two dimensions; None for anything else."""
-    if not len(outputs):
-        return None
-    kind = type(outputs[0])
-    if not (
-        isinstance(outputs, np.ndarray)
-        or kind in (int, float, bool, tuple, list)
-        or issubclass(kind, np.generic)
-    ):
-        return None
     try:
         found = np.asarray(outputs)
     except ValueError:
         return None  # vectors of several lengths
-    if found.dtype.kind not in "biuf" or found.ndim > 2:
+    if found.dtype.kind not in "biuf" or not found.ndim:
         return None
+    found = found.reshape(len(found), -1) if found.ndim > 1 else found
     return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
-def _column(outputs: Any) -> NDArray[Any]:
-    """Numbers, of which each may be a vector of length one."""
-    found = np.asarray(outputs)
-    return found.reshape(len(found))
+def column(outputs: Any) -> NDArray[Any]:
+    """One number for each output."""
+    found = _numeric(outputs)
+    if found is not None and found.ndim == 1:
+        return found
+    return np.array([_number(value) for value in outputs], dtype=np.float64)
 
 
-def _matrix(outputs: Any) -> Floats:
-    matrix: Floats = np.nan_to_num(np.asarray(outputs, dtype=np.float64), posinf=1e12, neginf=-1e12)
-    return matrix
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Reads vectors as rows of this width. Where lengths differ, the last part is the length."""
+
+    width: int
+    ragged: bool
+
+    @classmethod
+    def of(cls, outputs: Any) -> Rows:
+        """The reader for vectors like these."""
+        found = _numeric(outputs)
+        if found is not None:
+            return cls(found.shape[1], ragged=False)
+        return cls(1 + max(len(_parts(value)) for value in outputs if _is_vector(value)), ragged=True)
+
+    def __call__(self, outputs: Any) -> Floats:
+        found = _numeric(outputs)
+        if found is not None and found.ndim == 2 and found.shape[1] == self.width and not self.ragged:
+            return found.astype(np.float64)
+        rows = np.full((len(outputs), self.width), -1.0 if self.ragged else np.nan)
+        for row, value in zip(rows, outputs, strict=True):
+            parts = [_number(part) for part in _parts(value)] if _is_vector(value) else []
+            if self.ragged:
+                kept = parts[: self.width - 1]
+                row[: len(kept)], row[-1] = kept, len(parts)
+            elif len(parts) == self.width:
+                row[:] = parts
+        return rows
 
 
-def _hashable(outputs: Any) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Reads one part of each vector."""
+
+    rows: Rows
+    place: int
+
+    def __call__(self, outputs: Any) -> Floats:
+        return self.rows(outputs)[:, self.place]
+
+
+def hashable(outputs: Any) -> list[Any]:
+    """Outputs that can be looked up."""
     values = outputs.tolist() if isinstance(outputs, np.ndarray) else list(outputs)
     return [_frozen(value) for value in values]
 
 
+def _tame(rows: Floats) -> Floats:
+    tame: Floats = np.nan_to_num(rows, nan=-1e12, posinf=1e12, neginf=-1e12)
+    return tame
+
+
+def _number(value: Any) -> float:
+    if _is_vector(value) and len(parts := _parts(value)) == 1:
+        value = parts[0]
+    if isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    return math.nan
+
+
+def _parts(value: Any) -> list[Any]:
+    """A vector, however deep, as one row."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return [part for each in value for part in _parts(each)] if isinstance(value, (tuple, list)) else [value]
+
+
+def _is_list(outputs: Any) -> bool:
+    return not isinstance(outputs, np.ndarray)
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, (tuple, list, np.ndarray))
+
+
+def _kind(value: Any) -> str:
+    kind = type(value).__name__
+    return repr(value) if kind == "Raised" else f"a {kind}" if value is not None else "None"
+
+
 def _frozen(value: Any) -> Any:
-    """Something that can be looked up: lists as tuples, what else cannot as its text."""
+    """Something to look up: lists as tuples, what else cannot be as its text; every NaN is the same."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))
+    if isinstance(value, Mapping):
+        return tuple((_frozen(key), _frozen(each)) for key, each in value.items())
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
     return value if isinstance(value, Hashable) else repr(value)
+
+
+def _stretch(low: float, high: float) -> str:
+    if math.isinf(low):
+        return f"at most {high:.6g}"
+    if math.isinf(high):
+        return f"above {low:.6g}"
+    ends = f"{low:.6g}", f"{high:.6g}"
+    return ends[1] if ends[0] == ends[1] else f"in ({ends[0]}, {ends[1]}]"
 
 
 def _ranges(numbers: Cells, low: int, high: int) -> str:

@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import importlib
 import importlib.util
-import math
+import multiprocessing
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.attacks.audit import audit
+from sfumato.attacks import neighbours, report, standing
+from sfumato.attacks.audit import audit, search
+from sfumato.attacks.subjects import Fresh
 from sfumato.cli.main import JSON, Friendly, print_json
 from sfumato.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sfumato.attacks.audit import Audit
+
 REFUTED = 3  # exit code when the claim is refuted: a script can stop on it
 WIDTH = 30
 
 
 @click.command("audit", cls=Friendly)
-@click.argument("target")
-@click.option("--zero", default="0", show_default=True, help="An input, as Python writes it.")
-@click.option("--one", default="1", show_default=True, help="A neighbouring input.")
-@click.option("--claim", type=float, help="The epsilon that is claimed.")
+@click.argument("target", required=False)
+@click.option("--zero", help="An input, as Python writes it; 0 if nothing is said.")
+@click.option("--one", help="A neighbouring input; 1 if nothing is said.")
+@click.option("--search", "kind", metavar="KIND", help=f"Try many pairs of inputs: {neighbours.KINDS}.")
+@click.option("--with", "given", multiple=True, metavar="NAME=VALUES", help="A parameter: epsilon=0.1,1,2.")
+@click.option("--claim", metavar="EPSILON", help="The epsilon that is claimed, or the parameter that is.")
 @click.option("--delta", type=float, default=0.0, show_default=True, help="The delta that goes with it.")
 @click.option("--samples", type=int, default=1_000_000, show_default=True, help="Outputs to draw in all.")
 @click.option("--confidence", type=float, default=0.99, show_default=True, help="How sure the bound is.")
+@click.option("--cores", type=click.IntRange(1, 2), help="Processes: one for each input if nothing is said.")
+@click.option("--html", "file", type=click.Path(dir_okay=False), help="Write a report with a picture.")
+@click.option("--ours", is_flag=True, help="Audit every mechanism of Sfumato instead of a function.")
 @JSON
 def command(
-    target: str,
-    zero: str,
-    one: str,
-    claim: float | None,
+    target: str | None,
+    zero: str | None,
+    one: str | None,
+    kind: str | None,
+    given: tuple[str, ...],
+    claim: str | None,
     delta: float,
     samples: int,
     confidence: float,
+    cores: int | None,
+    file: str | None,
+    ours: bool,
     as_json: bool,
 ) -> None:
     """Look for an event that tells two neighbouring inputs apart better than is claimed.
@@ -47,38 +63,93 @@ def command(
     TARGET is file.py:function or module:function. The function takes an input and returns an output, or
     takes an input and a number and returns so many outputs at once, which is much faster. Exits with 3 if
     the claim is refuted.
+
+    \b
+    sfumato audit noisy.py:noisy --claim 1
+    sfumato audit noisy.py:noisy --claim epsilon --with epsilon=0.1,1,10 --search numbers
+    sfumato audit noisy.py:top --claim 1 --search vectors:5 --html report.html
     """
-    found = audit(
-        _loaded(target),
-        _value("zero", zero),
-        _value("one", one),
-        claim=claim,
-        delta=delta,
-        samples=samples,
-        confidence=confidence,
-        watch=_bar if sys.stderr.isatty() else lambda _: None,
-    )
+    if ours == (target is not None):
+        raise InvalidParameter("target", target, "name a function (file.py:function), or audit --ours")
+    watch = _bar if sys.stderr.isatty() else lambda _: None
+    if ours:
+        found = standing.audits(samples=samples, confidence=confidence, watch=watch)
+    else:
+        parameters = dict(_parameter(each) for each in given)
+        pairs = _pairs(zero, one, kind)
+        assert target is not None
+        looked = search if len(pairs) > 1 or any(len(each) > 1 for each in parameters.values()) else _one
+        found = [
+            looked(
+                Fresh(lambda: _loaded(target), target),
+                pairs,
+                claim=_claim(claim, parameters),
+                delta=delta,
+                samples=samples,
+                confidence=confidence,
+                parameters=parameters,
+                cores=cores or _cores(),
+                watch=watch,
+            )
+        ]
     if sys.stderr.isatty():
         click.echo("\r" + " " * (WIDTH + 12) + "\r", err=True, nl=False)
+    if file:
+        title = "Sfumato's own mechanisms, audited" if ours else f"Audit of {target}"
+        day = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+        Path(file).write_text(report.page(found, title=title, when=day), encoding="utf-8")
     if as_json:
-        print_json(
-            {
-                "epsilon": found.epsilon if math.isfinite(found.epsilon) else None,
-                "delta": delta,
-                "confidence": confidence,
-                "claim": claim,
-                "refuted": found.is_violated,
-                "event": found.event,
-                "likely": repr(found.likely),
-                "counts": list(found.counts),
-                "samples": found.samples,
-                "seconds": round(found.seconds, 3),
-            }
-        )
+        print_json({"audits": [each.as_dict() for each in found]} if ours else found[0].as_dict())
+    elif ours:
+        click.echo(report.table(found))
     else:
-        click.echo(repr(found))
-    if found.is_violated:
+        click.echo(f"{found[0]!r}\n\n{report.chart(found[0])}")
+    if file and not as_json:
+        click.echo(f"\n  the report is in {file}")
+    if any(each.is_violated for each in found):
         click.get_current_context().exit(REFUTED)
+
+
+def _one(subject: Fresh, pairs: neighbours.Pairs, *, parameters: dict[str, list[Any]], **how: Any) -> Audit:
+    """An audit of the only pair there is."""
+    values = {name: values[0] for name, values in parameters.items()}
+    if callable(how["claim"]):
+        how["claim"] = how["claim"](**values)
+    return audit(subject, *pairs[0], parameters=values, **how)
+
+
+def _pairs(zero: str | None, one: str | None, kind: str | None) -> neighbours.Pairs:
+    if kind is None:
+        return [(_value("zero", zero or "0"), _value("one", one or "1"))]
+    if zero is not None or one is not None:
+        raise InvalidParameter("search", kind, "give --search, or --zero and --one, not both")
+    return neighbours.named(kind)
+
+
+def _parameter(text: str) -> tuple[str, list[Any]]:
+    name, _, values = text.partition("=")
+    if not name.isidentifier() or not values:
+        raise InvalidParameter("with", text, "write NAME=VALUE or NAME=VALUE,VALUE")
+    found = _value("with", f"({values},)")
+    return name, list(found)
+
+
+def _claim(text: str | None, parameters: dict[str, list[Any]]) -> Callable[..., float] | float | None:
+    if text is None:
+        return None
+    if text in parameters:
+        return lambda **values: float(values[text])
+    try:
+        return float(text)
+    except ValueError:
+        known = ", ".join(parameters) or "none is given"
+        raise InvalidParameter(
+            "claim", text, f"give a number, or the name of a --with parameter ({known})"
+        ) from None
+
+
+def _cores() -> int:
+    return 2 if (os.cpu_count() or 1) > 1 and "fork" in multiprocessing.get_all_start_methods() else 1
 
 
 def _loaded(target: str) -> Callable[..., Any]:
