@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,12 @@ from sfumato.exact.secret import unseal
 
 if TYPE_CHECKING:
     import random
+    from types import ModuleType
 
     from sfumato.curator.database import Database, Question
 
-POLICIES = Path(__file__).parent / "plans" / "policies"
+ROOT = Path(__file__).parents[1]
+POLICIES = ROOT / "tests" / "plans" / "policies"
 
 # Types that DuckDB stores for the columns the policies in tests/plans/policies declare.
 COLUMNS = {
@@ -58,6 +62,17 @@ def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = 
 def answer(question: Question) -> tuple[tuple[int, ...], ...]:
     """The exact answer, which no user can reach."""
     return unseal(question.database._source.run(question.plan))
+
+
+def example(name: str) -> ModuleType:
+    """One of the examples, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 INF, NAN = float("inf"), float("nan")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import example
 
 from sfumato.attacks.audit import audit, bound, exactly
 from sfumato.attacks.views import Bits
@@ -25,20 +23,7 @@ from sfumato.mechanisms import (
     Truncated,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "broken_mechanisms.py"
-
-
-def gallery() -> Any:
-    spec = importlib.util.spec_from_file_location("broken_mechanisms", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-GALLERY = gallery()
+GALLERY = example("broken_mechanisms")
 
 
 @pytest.mark.parametrize("case", GALLERY.GALLERY, ids=lambda case: str(case.name))

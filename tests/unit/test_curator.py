@@ -23,9 +23,12 @@ from sfumato.budget.composition import zcdp
 from sfumato.curator.calibrate import calibrate
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee
+from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sfumato.queries.plan import Plan
 
 ROWS: list[Row] = [row for rows in wild_table(random.Random(3), people=40).values() for row in rows]
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward"
@@ -548,6 +551,26 @@ def test_each_release_of_a_batch_is_about_its_own_question(tmp_path: Path) -> No
             )
             assert all(abs(y - x) <= half for x, y in zip(column, drawn, strict=True))
     assert releases[2].rows()[0]["n"] == pytest.approx(0, abs=1)
+
+
+def test_what_a_batch_asks_twice_is_run_once_and_drawn_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened(tmp_path, ROWS)
+    runs: list[Plan] = []
+    run = DuckDB.run
+
+    def counted(self: DuckDB, plan: Plan) -> object:
+        runs.append(plan)
+        return run(self, plan)
+
+    monkeypatch.setattr(DuckDB, "run", counted)
+    count, total = (
+        db.sql(f"SELECT {what} FROM visits", epsilon="0.001") for what in ("COUNT(*)", "SUM(age)")
+    )
+    releases = db.batch([count, total, count, count]).release()
+    assert len(runs) == 2
+    assert len({releases[i].rows()[0]["count"] for i in (0, 2, 3)}) > 1  # all equal once in 10^9 times
 
 
 def test_with_a_delta_a_batch_costs_less_than_its_sum(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ FEW = 200_000  # below so many, a quarter each
 CHUNK = 1_000_000  # outputs drawn at a time
 FIRST = 64  # outputs of each input after which a pair is looked at for the first time
 LEAST = 100  # samples below which nothing can be said
-REACH = 2000  # outcomes on either side that are enough for noise that never ends
+REACH = 200  # outcomes around either answer that are enough for noise that never ends
 SHOWN = 6  # outcomes that are named
 LUCK = 1.5  # deviations by which the best of many events looks better than it is
 STRIDE = 4  # of the counts kept in a test, every so many become a point of its history
@@ -288,12 +288,10 @@ def _points(
         a, b = (x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in (zero, one))
         if not isinstance(a, int) or not isinstance(b, int):
             raise InvalidParameter("mechanism", mechanism.name, "give outcomes, or use audit()")
-        noise, reach = mechanism.noise, mechanism.noise.window(Fraction(1, 10**12))
-        around = range(max(reach.start, -REACH) + min(a, b), min(reach.stop, REACH) + max(a, b))
-        masses = {
-            y: _mass(noise.log_mass(y)) for y in range(around.start - max(a, b), around.stop - min(a, b))
-        }
-        return [(y, masses[y - a], masses[y - b]) for y in around]
+        reach = min(REACH, mechanism.noise.window(Fraction(1, 10**12)).stop)
+        near = sorted({x + k for x in (a, b) for k in range(-reach, reach + 1)})
+        masses = {y: _mass(mechanism.noise.log_mass(y)) for y in {y - x for x in (a, b) for y in near}}
+        return [(y, masses[y - a], masses[y - b]) for y in near]
     first, second = _finite(mechanism, zero), _finite(mechanism, one)
     none = Fraction(0)
     return [
@@ -486,7 +484,7 @@ def _joined(pieces: Sequence[Any]) -> Any:
 
 def _chunks(total: int) -> Iterator[int]:
     """Pieces that double and then stay the same: the same for every run, so that seeded dice fall alike."""
-    size, most = max(1, total >> 10), min(CHUNK, max(1, total >> 5))
+    size, most = max(FIRST, total >> 10), min(CHUNK, max(FIRST, total >> 5))
     while total > 0:
         yield min(size, total)
         total -= size

@@ -40,7 +40,7 @@ def chart(audit: Audit) -> str:
 
     >>> from sfumato.attacks.audit import audit
     >>> print(chart(audit(lambda x: x, samples=1000, claim=1)).splitlines()[0])
-      outputs   epsilon at least
+      outputs   epsilon at least (┃ is the claim)
     """
     history = audit.history
     points = [history[round(i * (len(history) - 1) / (LINES - 1))] for i in range(LINES)] if history else []
@@ -143,7 +143,7 @@ def _sure(misses: Sequence[float]) -> str:
     if len(misses) == 1:
         return f"The bound is wrong with probability at most {_rate(misses[0])}."
     return (
-        f"Each bound is wrong with probability at most {_rate(max(misses))}; that any of them is, with at most "
+        f"Each bound is wrong with probability at most {_rate(max(misses))}; that any is, with at most "
         f"{_rate(min(1.0, sum(misses)))}."
     )
 

@@ -217,7 +217,7 @@ class Line(Between):
         ridge = 1e-9 * (np.trace(spread) + 1e-12) * np.eye(len(spread))
         self._weights: Floats = np.linalg.solve(spread + ridge, a.mean(axis=0) - b.mean(axis=0))
         what = "a weighted sum of the parts" + (" and their products" if products else "")
-        super().__init__(_cuts(np.concatenate([a @ self._weights, b @ self._weights])), what)
+        super().__init__(_cuts(np.concatenate([self._along(a), self._along(b)])), what)
 
     def _features(self, rows: Floats) -> Floats:
         if not self._products:
@@ -227,8 +227,14 @@ class Line(Between):
         return np.hstack([parts, parts[:, first] * parts[:, second]])
 
     def numbers(self, outputs: Any) -> Floats:
-        numbers: Floats = self._features(_tame(self._rows(outputs))) @ self._weights
-        return numbers
+        return self._along(self._features(_tame(self._rows(outputs))))
+
+    def _along(self, features: Floats) -> Floats:
+        """The weighted sums, part by part: a product of matrices rounds as the size of the batch has it."""
+        total: Floats = np.zeros(len(features))
+        for part, weight in zip(features.T, self._weights, strict=True):
+            total = total + part * weight
+        return total
 
 
 def views_of(zero: Any, one: Any) -> Iterator[View]:

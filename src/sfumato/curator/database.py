@@ -132,10 +132,12 @@ class Database:
         shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
         return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst)
 
-    def drawn(self, question: Question) -> Secret[Draw]:
-        """Run it and add the noise, all of it sealed."""
-        query = question.query
-        return self._source.run(question.plan).map(lambda answer: draw(query, answer, self._coins))
+    def drawn(self, question: Question, runs: dict[str, Secret[Answer]] | None = None) -> Secret[Draw]:
+        """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
+        query, runs = question.query, {} if runs is None else runs
+        if question.plan.key not in runs:
+            runs[question.plan.key] = self._source.run(question.plan)
+        return runs[question.plan.key].map(lambda answer: draw(query, answer, self._coins))
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         # a plan is only ever charged with additive steps
@@ -264,8 +266,9 @@ class Batch:
         return self._shown(ledger.keep(receipt, self._drawn()), receipt)
 
     def _drawn(self) -> Secret[Draw]:
-        """All vectors of all questions, one after the other."""
-        first, *rest = [self.database.drawn(question) for question in self.questions]
+        """All vectors of all questions, one after the other; what is asked twice is run once, drawn twice."""
+        runs: dict[str, Secret[Answer]] = {}
+        first, *rest = [self.database.drawn(question, runs) for question in self.questions]
         for each in rest:
             first = first.beside(each).map(lambda pair: pair[0] + pair[1])
         return first

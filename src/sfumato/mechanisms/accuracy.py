@@ -121,16 +121,37 @@ def proportion(*, count: int, people: int, miss: float) -> tuple[float, float]:
         raise InvalidParameter("count", count, f"give a number from 0 to the {people} people, at least one")
     _check("miss", miss, 0, 1)
     low = 0.0 if count == 0 else _beta_quantile(miss / 2, count, people - count + 1)
-    high = 1.0 if count == people else _beta_quantile(1 - miss / 2, count + 1, people - count)
+    high = 1.0 if count == people else 1 - _beta_quantile(miss / 2, people - count, count + 1)
     return low, high
 
 
-def _beta_quantile(probability: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _beta_cdf(middle, a, b) < probability else (low, middle)
-    return (low + high) / 2
+def _beta_quantile(tail: float, a: float, b: float) -> float:
+    """Where the lower tail of the beta law has this much: false position on logarithms of odds and tail."""
+
+    def excess(odds: float) -> float:
+        return math.log(max(_beta_cdf(_share(odds), a, b), 1e-300) / tail)
+
+    spread = math.sqrt((1 / a + 1 / b) * math.log(2 / tail))  # of the odds' logarithm, more or less
+    low, high = math.log(a / b) - spread, math.log(a / b)
+    while (at_low := excess(low)) > 0:
+        low, spread = low - spread, 2 * spread
+    while (at_high := excess(high)) < 0:
+        high, spread = high + spread, 2 * spread
+    for _ in range(200):
+        middle = (low * at_high - high * at_low) / (at_high - at_low) if at_high > at_low else low
+        found = excess(middle)
+        if abs(found) < 1e-13 or high - low < 1e-15 * (1 + abs(low)):
+            break
+        if found < 0:  # an end that stays twice gives way by half (Dowell and Jarratt, 1971)
+            low, at_low, at_high = middle, found, at_high / 2
+        else:
+            high, at_high, at_low = middle, found, at_low / 2
+    return _share(middle)
+
+
+def _share(odds: float) -> float:
+    """The probability whose odds have this logarithm."""
+    return 1 / (1 + math.exp(-odds)) if odds > -700 else 0.0
 
 
 def _beta_cdf(x: float, a: float, b: float) -> float:
@@ -145,7 +166,7 @@ def _beta_cdf(x: float, a: float, b: float) -> float:
     tiny = 1e-300
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or tiny)
     result = d
-    for m in range(1, 10_000):
+    for m in range(1, 10_000_000):  # about the square root of a + b are needed
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for step in (even, odd):

@@ -1,0 +1,367 @@
+"""The parts of an audit: where a subject runs, how outputs are read, which neighbours, what is told."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import random
+from fractions import Fraction
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+
+from sfumato.attacks import neighbours, report
+from sfumato.attacks.audit import Audit, audit, bound, exactly, search
+from sfumato.attacks.subjects import Fresh, Input, Raised, Room
+from sfumato.attacks.views import views_of
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Cube, Exponential, Gaussian, Geometric
+
+DICE = np.random.default_rng(5)
+
+
+# Where a subject runs ------------------------------------------------------------------------------------
+
+
+def drawn(x: float, size: int) -> Any:
+    return x + DICE.random(size)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_no_stream_is_read_twice_for_one_input(cores: int) -> None:
+    pair = Input(0.0), Input(0.0)
+    with Room(drawn, cores) as room:
+        pieces = [room.outputs(pair, 500) for _ in range(4)]
+    for side in (0, 1):
+        outputs = np.concatenate([piece[side] for piece in pieces])
+        assert len(np.unique(outputs)) == 2000
+    same = pieces[0][0] == pieces[0][1]
+    assert (
+        same.all() if cores == 2 else not same.any()
+    )  # two processes begin with the same seed: see the proof
+
+
+def test_what_is_made_afresh_is_made_where_it_runs() -> None:
+    with Room(Fresh(lambda: lambda _: os.getpid()), cores=2) as room:
+        zero, one = room.outputs((Input(0), Input(1)), 2)
+    assert len({*zero, *one, os.getpid()}) == 3
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_fails_says_so_and_leaves_no_process(cores: int) -> None:
+    def many(_x: int, size: int) -> list[int]:
+        return [0] * (size + 1)
+
+    def broken(_x: int, _size: int) -> list[int]:
+        raise RuntimeError("no such table")
+
+    def three(_x: int, _scale: float, _limit: int) -> int:
+        return 0
+
+    def unmade() -> Any:
+        raise OSError("no such server")
+
+    subjects: list[tuple[Any, str]] = [
+        (many, "returned 51"),
+        (lambda _x, _size: 7, "returned one int"),
+        (broken, "RuntimeError: no such table"),
+        (three, "needs _scale, _limit"),
+        (lambda x: x.foo, "every call failed with an error .AttributeError"),
+        (Fresh(unmade, "server"), "no such server"),
+    ]
+    for subject, says in subjects:
+        with pytest.raises(InvalidParameter, match=says):
+            audit(subject, samples=400, cores=cores)
+    with pytest.raises(InvalidParameter, match="cores"):
+        Room(drawn, 3)
+    assert not multiprocessing.active_children()
+
+
+def test_what_no_pipe_carries_is_audited_in_one_process() -> None:
+    with pytest.raises(InvalidParameter, match="cores=1"):
+        audit(lambda _: lambda: 0, samples=400, cores=2)
+    with pytest.raises(InvalidParameter, match="cores=1"):
+        audit(lambda _: 0, lambda: 0, lambda: 1, samples=400, cores=2)
+    assert audit(lambda f: f(), lambda: 0, lambda: 1, samples=400).epsilon > 2
+
+
+def test_a_process_that_dies_ends_the_audit() -> None:
+    with pytest.raises(InvalidParameter, match="ended in the middle"):
+        audit(lambda x: os._exit(1) if x else 0, samples=400, cores=2)
+    assert not multiprocessing.active_children()
+
+
+def test_an_error_is_an_output() -> None:
+    def picky(x: int) -> float:
+        if x and DICE.random() < 0.3:
+            raise ValueError("too large")
+        return float(DICE.random())
+
+    found = audit(picky, samples=4000, claim=1)
+    assert found.is_violated
+    assert found.event == "the output is an error (ValueError: too large)"
+
+
+# How outputs are read ------------------------------------------------------------------------------------
+
+ODDITIES = [None, "text", 7, -0.0, math.nan, math.inf, 10**400, 2**70, True, Raised("X"), (), (1,), (1, 2),
+            [3, [4, 5]], {"a": 1}, np.float32(2.5), 1j, b"x", (None, "a")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        lambda: DICE.integers(-3, 4),
+        lambda: int(DICE.integers(0, 10**6)),
+        lambda: float(DICE.normal()),
+        lambda: round(float(DICE.normal()), 1),
+        lambda: tuple(DICE.integers(0, 2, 3).tolist()),
+        lambda: DICE.normal(size=3),
+        lambda: tuple(DICE.integers(0, 2, DICE.integers(1, 5)).tolist()),
+        lambda: DICE.choice(["a", "b"]),
+        lambda: (float(DICE.normal()),),
+        lambda: None if DICE.random() < 0.5 else 1.5,
+    ],
+    ids=["few", "many", "floats", "tenths", "bits", "vectors", "ragged", "texts", "singles", "missing"],
+)
+def test_a_cell_depends_on_its_output_alone(usual: Any) -> None:
+    """Whatever else is in the batch, and also for outputs of kinds never seen while learning."""
+    views = list(views_of([usual() for _ in range(300)], [usual() for _ in range(300)]))
+    assert views
+    batch = [*ODDITIES, *(usual() for _ in range(40))]
+    random.Random(3).shuffle(batch)
+    plain = [usual() for _ in range(40)]
+    for view in views:
+        cells = view.cells(batch)
+        assert len(cells) == len(batch)
+        assert ((cells >= 0) & (cells < view.size)).all()
+        assert [int(view.cells([each])[0]) for each in batch] == cells.tolist(), view
+        assert [int(view.cells([each])[0]) for each in plain] == view.cells(plain).tolist(), view
+        assert view.words(np.arange(view.size))
+        assert view.words(np.arange(1))
+
+
+def test_arrays_are_read_as_lists_are() -> None:
+    for outputs in (
+        DICE.normal(size=50),
+        DICE.integers(0, 9, 50),
+        DICE.normal(size=(50, 2)),
+        DICE.random((50, 2, 2)),
+    ):
+        for view in views_of(outputs[:25], outputs[25:]):
+            assert view.cells(outputs).tolist() == view.cells(list(outputs)).tolist(), view
+
+
+@pytest.mark.parametrize(
+    ("zero", "one", "least"),
+    [
+        (lambda n: DICE.normal(0, 1, (n, 3)), lambda n: DICE.normal(0, 3, (n, 3)), 3.0),  # spread
+        (
+            lambda n: DICE.normal(0, 1, (n, 1)) * [1, 1],
+            lambda n: DICE.normal(0, 1, (n, 1)) * [1, -1],
+            3.0,
+        ),  # ties
+        (
+            lambda n: DICE.normal(0, 1, (n, 20)),
+            lambda n: DICE.normal(0.5, 1, (n, 20)),
+            3.0,
+        ),  # many small shifts
+        (lambda n: DICE.random((n, 3)), lambda n: np.round(DICE.random((n, 3)), 6), 3.0),  # bits of one part
+    ],
+    ids=["spread", "ties", "shifts", "bits"],
+)
+def test_vectors_are_told_apart_by_more_than_their_means(zero: Any, one: Any, least: float) -> None:
+    found = audit(lambda x, n: one(n) if x else zero(n), samples=40_000, confidence=1 - 1e-9)
+    assert found.epsilon > least
+
+
+# Which neighbours ----------------------------------------------------------------------------------------
+
+
+def apart(a: Any, b: Any) -> float:
+    if isinstance(a, tuple):
+        return float(max(abs(x - y) for x, y in zip(a, b, strict=True)))
+    return float(abs(a - b))
+
+
+@pytest.mark.parametrize(
+    "kind", ["numbers", "whole", "bits", "counts:1", "counts:4", "vectors:1", "vectors:6"]
+)
+def test_named_pairs_are_neighbours(kind: str) -> None:
+    pairs = neighbours.named(kind)
+    assert all(0 < apart(a, b) <= 1 for a, b in pairs)
+    assert len({repr(pair) for pair in pairs}) == len(pairs)
+    if ":" not in kind:
+        assert pairs[0] == (0, 1)
+    if kind.startswith("counts:4"):
+        assert all(sum(x != y for x, y in zip(a, b, strict=True)) == 1 for a, b in pairs)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_tables_differ_by_one_row(length: int) -> None:
+    for a, b in neighbours.rows(length):
+        if len(a) == len(b):
+            assert sum(x != y for x, y in zip(a, b, strict=True)) == 1
+        else:
+            short, long = sorted((a, b), key=len)
+            assert long[: len(short)] == short
+            assert len(long) == len(short) + 1
+
+
+@pytest.mark.parametrize(
+    "name", ["", "vectors", "vectors:0", "vectors:-1", "vectors:x", "numbers:3", "rows:1001"]
+)
+def test_unknown_pairs_are_refused(name: str) -> None:
+    with pytest.raises(InvalidParameter, match="numbers, whole"):
+        neighbours.named(name)
+
+
+def test_a_search_finds_the_pair_and_the_parameter() -> None:
+    def steps(x: int, size: int, width: int) -> Any:
+        return x // width * width + DICE.geometric(0.5, size) - DICE.geometric(0.5, size)
+
+    found = search(
+        steps,
+        neighbours.whole(),
+        parameters={"width": [1, 10]},
+        claim=lambda width: math.log(2) * (1 if width == 1 else 2),
+        samples=60_000,
+        confidence=1 - 1e-9,
+    )
+    assert found.is_violated
+    assert found.tried == 26
+    assert {found.likely.value, found.unlikely.value} in ({9, 10}, {49, 50}, {99, 100}, {999, 1000})
+    assert found.likely.parameters == {"width": 10}
+    assert "best of 26 pairs" in repr(found)
+    assert "with width=10" in repr(found)
+
+
+def test_a_search_passes_over_inputs_that_fail_unless_all_do() -> None:
+    def positive(x: int, size: int) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        return np.full(size, x)
+
+    assert search(positive, [(-1, 0), (0, 1)], samples=2000).epsilon > 2
+    with pytest.raises(InvalidParameter, match="negative"):
+        search(positive, [(-1, 0), (-2, -1)], samples=2000)
+    with pytest.raises(InvalidParameter, match="at least one pair"):
+        search(positive, [], samples=2000)
+
+
+def test_the_best_of_many_pairs_is_tested_on_new_samples() -> None:
+    """Nothing to find in any of 17 pairs: alarms stay as rare as stated. Reused samples would raise more."""
+    runs, wrong = 100, 0
+    for _ in range(runs):
+        nothing = search(
+            lambda _, n: DICE.integers(0, 50, n), neighbours.numbers(), claim=0, samples=6000, confidence=0.9
+        )
+        wrong += nothing.is_violated
+    assert wrong <= stats.binom.isf(1e-9, runs, 0.1)
+
+
+# What is proved ------------------------------------------------------------------------------------------
+
+
+def solved(excess: Any) -> float:
+    """Scipy's own quantile is twice too large at a thousand in 10^9; its tails are right."""
+    return math.exp(optimize.brentq(lambda log: excess(math.exp(log)), -60.0, 0.0, xtol=1e-14))
+
+
+@pytest.mark.parametrize("samples", [10, 1000, 4_500_000, 10**9])
+@pytest.mark.parametrize("miss", [0.05, 1e-9])
+def test_the_bound_lies_just_below_that_of_scipy(samples: int, miss: float) -> None:
+    for share, other in ((1.0, 0.0), (0.5, 0.18), (0.01, 0.009), (0.9, 0.0), (1e-6, 0.0)):
+        often, seldom = round(share * samples), round(other * samples)
+        low = solved(lambda p: special.betainc(often, samples - often + 1, p) - miss / 2) if often else 0.0  # noqa: B023
+        high = solved(lambda q: miss / 2 - special.betaincc(seldom + 1, samples - seldom, q))  # noqa: B023
+        true = max(0.0, math.log(low / high)) if low else 0.0
+        found = bound(often, seldom, samples, miss=miss)
+        assert found <= true
+        assert found == pytest.approx(true, abs=1e-4)
+
+
+def test_laws_are_compared_without_samples() -> None:
+    assert exactly(Geometric(scale=Fraction(3)), 0, 1).epsilon == pytest.approx(1 / 3, rel=1e-12)
+    assert exactly(Geometric(scale=Fraction(10**6)), 0, 10**6).epsilon == pytest.approx(
+        1, abs=0.01
+    )  # far away
+    assert not exactly(Geometric(scale=Fraction(3)), 0, 1, claim=Fraction(1, 3)).is_violated
+    assert exactly(Geometric(scale=Fraction(3)), 0, 1, claim=Fraction(333, 1000)).is_violated
+    choices = exactly(Exponential(scale=Fraction(1)), (0, 20), (1, 19), outcomes=range(2), claim=2)
+    assert 1.99 < choices.epsilon <= 2
+    cube = exactly(Cube(scale=Fraction(2)), (0, 0), (1, 1), outcomes=[(3, 3), (-1, 0), (0, 0)])
+    assert cube.epsilon == pytest.approx(0.5, rel=1e-12)
+    sigma = Gaussian(sigma_squared=Fraction(1))
+    assert exactly(sigma, 0, 1, delta=Fraction(1, 1000)).epsilon > exactly(sigma, 0, 1, delta=0.01).epsilon
+
+
+# What is told --------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and keeps what would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "rect", "path", "polyline", "circle"):
+            self.open.append(tag)
+        self.fetched += [v or "" for k, v in attrs if k in ("src", "href") and not (v or "").startswith("#")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def told() -> list[Audit]:
+    named = Fresh(lambda: lambda x, n: x + DICE.integers(0, 3, n), "<script>alert('&')</script>")
+    return [
+        audit(named, samples=4000, claim=0.5),
+        audit(Geometric(scale=Fraction(1)), samples=4000),
+        exactly(Geometric(scale=Fraction(1)), 0, 1, claim=1),
+        audit(lambda x: x, samples=400, claim=Fraction(1, 3)),
+    ]
+
+
+def test_a_report_stands_alone_and_shows_what_was_found() -> None:
+    audits = told()
+    page = Page()
+    text = report.page(audits, title="Ours & theirs", when="2026-11-15")
+    page.feed(text)
+    assert not page.open
+    assert not page.fetched
+    assert "<script" not in text
+    assert text.count("<svg") == 3  # the exact one has no samples to draw
+    assert text.count("claim: ") == 2
+    assert "2 refuted" in text
+    assert all(f"{each.epsilon:.4f}" in text for each in audits)
+    assert "0.01; that any is, with at most 0.03" in text
+    assert "wrong with probability at most 0.01." in report.page(audits[:1])
+    assert "without samples" in report.page(audits[2:3])
+
+
+def test_the_terminal_shows_the_bound_against_samples() -> None:
+    for each in told():
+        lines = report.chart(each).splitlines()
+        counts = [int(line.split()[0].replace(",", "")) for line in lines[1:]]
+        assert counts == sorted(counts)
+        assert (counts[-1:] == [each.samples]) != each.exact
+        assert ("┃" in lines[0]) == (each.claim is not None)
+    assert report.table(told()).count("REFUTED") == 2
+
+
+def test_a_program_can_read_it() -> None:
+    found = told()[0].as_dict()
+    assert found["refuted"] is True
+    assert found["history"][-1] == [found["samples"], found["epsilon"]]
+    assert exactly(Geometric(scale=Fraction(1)), 0, 1).as_dict()["claim"] is None
