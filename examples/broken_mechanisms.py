@@ -89,11 +89,11 @@ def sparse(
     level = DICE.laplace(0, threshold, (size, 1))
     noisy = np.array(answers) + (DICE.laplace(0, noise, (size, len(answers))) if noise else 0.0)
     above = noisy >= level
-    said = np.where(above, np.round(noisy) + 10 if show else 1, 0).astype(int)
-    if limit is None:
-        return said
-    before: Any = np.cumsum(above, axis=1) - above  # how often "above" was said before this one
-    return np.where(before < limit, said, STOPPED)
+    said = np.where(above, np.round(noisy).astype(int) + 10, 0) if show else above.astype(np.int8)
+    if limit is not None:
+        before = np.cumsum(above, axis=1, dtype=np.int8) - above  # how often "above" was said before this one
+        said[before >= limit] = STOPPED
+    return said
 
 
 def rejected(x: int, size: int) -> Any:

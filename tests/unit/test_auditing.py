@@ -145,6 +145,17 @@ def test_a_cell_depends_on_its_output_alone(usual: Any) -> None:
         assert view.words(np.arange(1))
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64, np.int64, np.bool_])
+@pytest.mark.parametrize("width", [(), (2,)])
+def test_the_ends_of_a_type_have_cells(kind: Any, width: tuple[int, ...]) -> None:
+    ends = [0, 1] if kind is np.bool_ else [np.iinfo(kind).min, np.iinfo(kind).max]
+    outputs = DICE.choice(np.array(ends, dtype=kind), (100, *width))
+    for view in views_of(outputs[:50], outputs[50:]):
+        cells = view.cells(outputs)
+        assert ((cells >= 0) & (cells < view.size)).all()
+        assert len(set(cells.tolist())) >= 2, view
+
+
 def test_arrays_are_read_as_lists_are() -> None:
     for outputs in (
         DICE.normal(size=50),

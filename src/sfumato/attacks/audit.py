@@ -501,7 +501,8 @@ def _best_event(
         seen = [np.bincount(view.cells(outputs), minlength=view.size) for outputs in chosen]
         for towards_zero in (True, False):
             more, less = (0, 1) if towards_zero else (1, 0)
-            ratio = (taught[more] + 0.5) / (taught[less] + 0.5)
+            a, b = taught[more] + 0.5, taught[less] + 0.5
+            ratio = np.log(a / b) - np.sqrt(1 / a + 1 / b)  # of equal ones the surer first
             order = np.argsort(-ratio, kind="stable")
             often, seldom = np.cumsum(seen[more][order]), np.cumsum(seen[less][order])
             promise = _promise(often, seldom, int(seen[0].sum()), delta, test, miss)

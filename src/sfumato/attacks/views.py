@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ QUANTILES = 256
 SHOWN = 6  # cells that are named in words
 PARTS = 6  # of a vector are also looked at one by one
 PRODUCTS = 8  # parts up to which products of two are formed
+FIT = 50_000  # vectors of either input that teach a direction
 ODD = "no number"
 
 
@@ -87,10 +89,9 @@ class Whole(View):
         numbers = column(outputs)
         if numbers.dtype.kind == "f":
             fine = np.isfinite(numbers) & (numbers == np.floor(numbers))
-            inside = np.clip(np.where(fine, numbers, 0.0), self._low - 1, self._high + 1)
-            return np.where(fine, inside.astype(np.int64) - (self._low - 1), self.size - 1)
-        cells: Cells = np.clip(numbers, self._low - 1, self._high + 1).astype(np.int64) - (self._low - 1)
-        return cells
+            inside = _clipped(np.where(fine, numbers, 0.0), self._low - 1, self._high + 1)
+            return np.where(fine, inside - (self._low - 1), self.size - 1)
+        return _clipped(numbers, self._low - 1, self._high + 1) - (self._low - 1)
 
     def words(self, cells: Cells) -> str:
         numbers = np.sort(cells[cells < self.size - 1]) + self._low - 1
@@ -160,24 +161,26 @@ class Bits(View):
 class Codes(View):
     """Vectors of few values, each written as one whole number, so that none has to be looked up singly."""
 
-    def __init__(self, read: Rows, rows: Floats) -> None:
-        self._read, self._low, self._high = read, rows.min(axis=0), rows.max(axis=0)
+    def __init__(self, read: Rows, rows: NDArray[Any]) -> None:
+        self._read = read
+        self._low: list[int] = rows.min(axis=0).astype(np.int64).tolist()
+        self._high: list[int] = rows.max(axis=0).astype(np.int64).tolist()
         self._codes: Cells = np.unique(self._coded(rows))
         self.size = len(self._codes) + 1
 
     @staticmethod
-    def fit(rows: Floats) -> bool:
+    def fit(rows: NDArray[Any]) -> bool:
         """Whether these vectors are whole and few enough."""
         if not np.isfinite(rows).all() or (rows != np.floor(rows)).any():
             return False
-        spans = rows.max(axis=0) - rows.min(axis=0) + 3
+        spans = rows.max(axis=0) * 1.0 - rows.min(axis=0) + 3
         return bool(np.log2(spans).sum() < 62)
 
-    def _coded(self, rows: Floats) -> Cells:
+    def _coded(self, rows: NDArray[Any]) -> Cells:
         codes: Cells = np.zeros(len(rows), dtype=np.int64)
         for i, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
-            digit = np.clip(np.nan_to_num(rows[:, i], nan=-np.inf), low - 1, high + 1) - (low - 1)
-            codes = codes * int(high - low + 3) + digit.astype(np.int64)
+            codes *= high - low + 3
+            codes += _clipped(rows[:, i], low - 1, high + 1) - (low - 1)
         return codes
 
     def cells(self, outputs: Any) -> Cells:
@@ -193,8 +196,8 @@ class Codes(View):
                 continue
             code, digits = int(self._codes[cell]), []
             for low, high in zip(self._low[::-1], self._high[::-1], strict=True):
-                code, digit = divmod(code, int(high - low + 3))
-                digits.append(int(low) - 1 + digit)
+                code, digit = divmod(code, high - low + 3)
+                digits.append(low - 1 + digit)
             names.append(f"({', '.join(map(str, digits[::-1]))})")
         more = f", ... ({len(cells)} values)" if len(cells) > SHOWN else ""
         return f"the output is {', '.join(names)}{more}"
@@ -208,32 +211,34 @@ class Line(Between):
 
     def __init__(self, read: Rows, zero: Floats, one: Floats, *, products: bool = False) -> None:
         self._rows, self._products = read, products
-        both = np.vstack([zero, one])
-        self._middle: Floats = np.median(both, axis=0)
+        some = np.vstack([zero[:FIT], one[:FIT]])
+        self._middle: Floats = np.median(some, axis=0)
         # heavy tails would drown a product
-        self._reach: Floats = np.quantile(np.abs(both - self._middle), 0.99, axis=0) + 1e-300
-        a, b = self._features(zero), self._features(one)
+        self._reach: Floats = np.quantile(np.abs(some - self._middle), 0.99, axis=0) + 1e-300
+        a, b = (np.stack(list(self._features(rows[:FIT])), axis=1) for rows in (zero, one))
         spread = np.cov(np.vstack([a - a.mean(axis=0), b - b.mean(axis=0)]).T).reshape(a.shape[1], a.shape[1])
         ridge = 1e-9 * (np.trace(spread) + 1e-12) * np.eye(len(spread))
         self._weights: Floats = np.linalg.solve(spread + ridge, a.mean(axis=0) - b.mean(axis=0))
         what = "a weighted sum of the parts" + (" and their products" if products else "")
-        super().__init__(_cuts(np.concatenate([self._along(a), self._along(b)])), what)
+        super().__init__(_cuts(np.concatenate([self._along(zero), self._along(one)])), what)
 
-    def _features(self, rows: Floats) -> Floats:
+    def _features(self, rows: Floats) -> Iterator[Floats]:
         if not self._products:
-            return rows
-        parts: Floats = np.clip((rows - self._middle) / self._reach, -1, 1)
-        first, second = np.triu_indices(rows.shape[1])
-        return np.hstack([parts, parts[:, first] * parts[:, second]])
+            yield from np.ascontiguousarray(rows.T)
+            return
+        parts = np.ascontiguousarray(np.clip((rows - self._middle) / self._reach, -1, 1).T)
+        yield from parts
+        for i, j in combinations_with_replacement(range(len(parts)), 2):
+            yield parts[i] * parts[j]
 
     def numbers(self, outputs: Any) -> Floats:
-        return self._along(self._features(_tame(self._rows(outputs))))
+        return self._along(_tame(self._rows(outputs)))
 
-    def _along(self, features: Floats) -> Floats:
+    def _along(self, rows: Floats) -> Floats:
         """The weighted sums, part by part: a product of matrices rounds as the size of the batch has it."""
-        total: Floats = np.zeros(len(features))
-        for part, weight in zip(features.T, self._weights, strict=True):
-            total = total + part * weight
+        total: Floats = np.zeros(len(rows))
+        for part, weight in zip(self._features(rows), self._weights, strict=True):
+            total += part * weight
         return total
 
 
@@ -277,7 +282,8 @@ def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
     if Codes.fit(both):
         yield Codes(read, both)
     for i in range(min(read.width, PARTS)):
-        finite = both[:, i][np.isfinite(both[:, i])]
+        part = both[:, i].astype(np.float64)
+        finite = part[np.isfinite(part)]
         if len(finite):
             yield Between(_cuts(finite), f"part {i + 1} of the output", Part(read, i))
             if (finite != np.floor(finite)).any():
@@ -333,10 +339,10 @@ class Rows:
             return cls(found.shape[1], ragged=False)
         return cls(1 + max(len(_parts(value)) for value in outputs if _is_vector(value)), ragged=True)
 
-    def __call__(self, outputs: Any) -> Floats:
+    def __call__(self, outputs: Any) -> NDArray[Any]:
         found = _numeric(outputs)
         if found is not None and found.ndim == 2 and found.shape[1] == self.width and not self.ragged:
-            return found.astype(np.float64)
+            return found
         rows = np.full((len(outputs), self.width), -1.0 if self.ragged else np.nan)
         for row, value in zip(rows, outputs, strict=True):
             parts = [_number(part) for part in _parts(value)] if _is_vector(value) else []
@@ -356,7 +362,7 @@ class Part:
     place: int
 
     def __call__(self, outputs: Any) -> Floats:
-        return self.rows(outputs)[:, self.place]
+        return self.rows(outputs)[:, self.place].astype(np.float64)
 
 
 def hashable(outputs: Any) -> list[Any]:
@@ -365,8 +371,18 @@ def hashable(outputs: Any) -> list[Any]:
     return [_frozen(value) for value in values]
 
 
+def _clipped(numbers: NDArray[Any], low: int, high: int) -> Cells:
+    """Whole numbers moved into a range; what is no number becomes the lowest."""
+    if numbers.dtype.kind == "f" or numbers.dtype == np.uint64:
+        numbers = np.nan_to_num(numbers.astype(np.float64), nan=-np.inf)
+    else:
+        numbers = numbers.astype(np.int64)  # a byte cannot hold what lies beyond its range
+    clipped: Cells = np.clip(numbers, low, high).astype(np.int64)
+    return clipped
+
+
 def _tame(rows: Floats) -> Floats:
-    tame: Floats = np.nan_to_num(rows, nan=-1e12, posinf=1e12, neginf=-1e12)
+    tame: Floats = np.nan_to_num(rows.astype(np.float64), nan=-1e12, posinf=1e12, neginf=-1e12)
     return tame
 
 
