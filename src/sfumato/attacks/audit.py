@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 Watch = Callable[[float], None]
 Pair = tuple[Input, Input]
-LEARN = 0.05  # of the outputs teach the order of the cells, and as many choose the event
+LEARN, CHOOSE = 0.05, 0.15  # of the outputs teach the order of the cells, or choose the event
 FEW = 200_000  # below so many, a quarter each
 CHUNK = 1_000_000  # outputs drawn at a time
 FIRST = 64  # outputs of each input after which a pair is looked at for the first time
 LEAST = 100  # samples below which nothing can be said
 REACH = 200  # outcomes around either answer that are enough for noise that never ends
 SHOWN = 6  # outcomes that are named
-LUCK = 1.5  # deviations by which the best of many events looks better than it is
+LUCK = 2.5  # deviations by which the best of many events looks better than it is
 STRIDE = 4  # of the counts kept in a test, every so many become a point of its history
 
 
@@ -61,8 +61,8 @@ class Audit:
     confidence: float
     claim: float | Fraction | None
     event: str
-    likely: Any  # the input that falls into the event more often
-    unlikely: Any
+    likely: Input  # that falls into the event more often
+    unlikely: Input
     counts: tuple[int, int] = (0, 0)  # how often each did
     samples: int = 0  # of either input, in the test
     drawn: int = 0  # of either input, in all
@@ -183,7 +183,7 @@ def search(
 
     Guarantee: that of `audit`, since the pair is fixed before the samples that test it are drawn.
 
-    >>> search(lambda x: x // 10, [(0, 1), (8, 9), (9, 10)], samples=4000).likely
+    >>> search(lambda x: x // 10, [(0, 1), (8, 9), (9, 10)], samples=4000).likely.value
     9
     """
     begun, test = time.perf_counter(), Test(delta, confidence, samples // 2)
@@ -260,8 +260,8 @@ def exactly(
         confidence=1.0,
         claim=claim,
         event=event,
-        likely=likely,
-        unlikely=unlikely,
+        likely=Input(likely),
+        unlikely=Input(unlikely),
         seconds=time.perf_counter() - begun,
         exact=True,
     )
@@ -363,13 +363,18 @@ class Test:
 
     @property
     def part(self) -> int:
-        """Those that teach, and as many that choose."""
+        """Those that teach."""
         return int(self.each * LEARN) if self.each >= FEW else self.each // 4
+
+    @property
+    def choice(self) -> int:
+        """Those that choose."""
+        return int(self.each * CHOOSE) if self.each >= FEW else self.each // 4
 
     @property
     def size(self) -> int:
         """Those that test."""
-        return self.each - 2 * self.part
+        return self.each - self.part - self.choice
 
     @property
     def miss(self) -> float:
@@ -409,7 +414,7 @@ def _certified(
             f"every call failed with {learned[0][0]!r} on {pair[0]!r} and {pair[1]!r}: give "
             "inputs that it takes",
         )
-    chosen = _outputs(room, pair, test.part, lambda done: watch((test.part + done) / each))
+    chosen = _outputs(room, pair, test.choice, lambda done: watch((test.part + done) / each))
     _, event = _best_event(learned, chosen, test.delta, test.size, test.miss)
     often, seldom, done, seen = 0, 0, 0, []
     for size in _chunks(test.size):
@@ -417,7 +422,7 @@ def _certified(
         often, seldom = often + (zero, one)[not event.towards_zero], seldom + (zero, one)[event.towards_zero]
         done += size
         seen.append((done, often, seldom))
-        watch((2 * test.part + done) / each)
+        watch((each - test.size + done) / each)
     likely, unlikely = pair if event.towards_zero else pair[::-1]
     return Audit(
         subject=name,
@@ -426,8 +431,8 @@ def _certified(
         confidence=test.confidence,
         claim=claim,
         event=event.words,
-        likely=likely if likely.parameters else likely.value,
-        unlikely=unlikely if unlikely.parameters else unlikely.value,
+        likely=likely,
+        unlikely=unlikely,
         counts=(often, seldom),
         samples=test.size,
         drawn=each,
@@ -494,23 +499,31 @@ def _chunks(total: int) -> Iterator[int]:
 def _best_event(
     learned: tuple[Any, Any], chosen: tuple[Any, Any], delta: float, test: int, miss: float
 ) -> tuple[float, Event]:
-    """Of all views and both directions, the event that promises most for a test of this size."""
+    """Of all views, orders and both directions, the event that promises most for a test of this size."""
     best, found = -math.inf, None
     for view in views_of(*learned):
         taught = [np.bincount(view.cells(outputs), minlength=view.size) for outputs in learned]
         seen = [np.bincount(view.cells(outputs), minlength=view.size) for outputs in chosen]
         for towards_zero in (True, False):
             more, less = (0, 1) if towards_zero else (1, 0)
-            a, b = taught[more] + 0.5, taught[less] + 0.5
-            ratio = np.log(a / b) - np.sqrt(1 / a + 1 / b)  # of equal ones the surer first
-            order = np.argsort(-ratio, kind="stable")
-            often, seldom = np.cumsum(seen[more][order]), np.cumsum(seen[less][order])
-            promise = _promise(often, seldom, int(seen[0].sum()), delta, test, miss)
-            end = int(np.argmax(promise))
-            if promise[end] > best or found is None:
-                best, found = float(promise[end]), Event(view, order[: end + 1], towards_zero)
+            for order in _orders(view, taught[more], taught[less]):
+                often, seldom = np.cumsum(seen[more][order]), np.cumsum(seen[less][order])
+                promise = _promise(often, seldom, int(seen[0].sum()), delta, test, miss)
+                end = int(np.argmax(promise))
+                if promise[end] > best or found is None:
+                    best, found = float(promise[end]), Event(view, order[: end + 1], towards_zero)
     assert found is not None
     return best, found
+
+
+def _orders(view: View, more: Counts, less: Counts) -> Iterator[Counts]:
+    """Cells by how much more often one input fell into them; along a line also from either end."""
+    if view.in_line:
+        yield np.arange(view.size)  # the last cell is that of no number
+        yield np.concatenate([np.arange(view.size - 1)[::-1], [view.size - 1]])
+    a, b = more + 0.5, less + 0.5
+    ratio = np.log(a / b) - np.sqrt(1 / a + 1 / b)  # of equal ones the surer first
+    yield np.argsort(-ratio, kind="stable")
 
 
 def _promise(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sfumato.exact.coins import Coins
 
+LONG = 80  # letters of an input that are shown
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError)  # what no pipe carries
 
 
@@ -69,8 +70,11 @@ class Input:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
+        """Short enough for a line."""
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
-        return f"{self.value!r} with {given}" if given else repr(self.value)
+        text = repr(self.value)
+        short = text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+        return f"{short} with {given}" if given else short
 
 
 class Room:

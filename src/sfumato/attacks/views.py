@@ -3,10 +3,11 @@
 An auditor needs few cells that tell much. Which ones cannot be known in advance, so several views are tried
 on the outputs that may be looked at: the values themselves, if they are few; cells between quantiles; for
 floats the sign, the binade and the lowest bit that is set, where sloppy arithmetic leaves its traces; for
-vectors each part, and the sum of parts (and of their products) that separates best; for anything else, what
-kind of thing came out. A view has a cell for every output there can be, also for one it has never seen, and
-the cell depends on that output alone, never on those that were drawn with it: a count of independent outputs
-stays a count of independent outputs.
+vectors each part, what all parts tell together, and the sum of parts (and of their products) that separates
+best; for anything else, what kind of thing came out.
+
+A view has a cell for every output there can be, also for one it has never seen, and the cell depends on that
+output alone, never on those that were drawn with it: a count of independent outputs stays one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ QUANTILES = 256
 SHOWN = 6  # cells that are named in words
 PARTS = 6  # of a vector are also looked at one by one
 PRODUCTS = 8  # parts up to which products of two are formed
+FEWER, ADDED = 64, 64  # quantiles of a part, and parts, whose evidence is added up
 FIT = 50_000  # vectors of either input that teach a direction
 ODD = "no number"
 
@@ -42,6 +44,7 @@ class View(ABC):
     """A map from outputs to cells 0 .. size - 1."""
 
     size: int
+    in_line = False  # whether cells that follow each other hold numbers that do
 
     @abstractmethod
     def cells(self, outputs: Any) -> Cells:
@@ -82,6 +85,8 @@ class Kinds(Atoms):
 class Whole(View):
     """The same for whole numbers in a range, which are counted without looking each one up."""
 
+    in_line = True
+
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high, self.size = low, high, high - low + 4
 
@@ -103,6 +108,8 @@ class Whole(View):
 
 class Between(View):
     """Cells between cut points, each of which belongs to the cell below it; the last is for no number."""
+
+    in_line = True
 
     def __init__(self, cuts: Floats, name: str = "the output", read: Part | None = None) -> None:
         self._cuts, self._name, self._read, self.size = cuts, name, read, len(cuts) + 2
@@ -242,6 +249,29 @@ class Line(Between):
         return total
 
 
+class Odds(Between):
+    """Cells along the sum of what each part tells by itself: best where noise on the parts is independent."""
+
+    def __init__(self, read: Rows, zero: Floats, one: Floats) -> None:
+        self._rows = read
+        self._parts: list[tuple[Floats, Floats]] = []
+        for a, b in zip(zero.T[:ADDED], one.T[:ADDED], strict=True):
+            cuts = _cuts(np.concatenate([a, b]), min(FEWER, max(8, len(zero) // 200)))
+            seen = [np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1) + 10 for x in (a, b)]
+            self._parts.append((cuts, np.log(seen[0] / seen[1])))
+        numbers = np.concatenate([self._added(zero), self._added(one)])
+        super().__init__(_cuts(numbers), "what the parts tell, added up,")
+
+    def numbers(self, outputs: Any) -> Floats:
+        return self._added(_tame(self._rows(outputs)))
+
+    def _added(self, rows: Floats) -> Floats:
+        total: Floats = np.zeros(len(rows))
+        for part, (cuts, tells) in zip(rows.T, self._parts, strict=False):
+            total += tells[np.searchsorted(cuts, part)]
+        return total
+
+
 def views_of(zero: Any, one: Any) -> Iterator[View]:
     """The views that fit these outputs."""
     both = [*zero, *one] if _is_list(zero) or _is_list(one) else np.concatenate([zero, one])
@@ -289,16 +319,19 @@ def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
             if (finite != np.floor(finite)).any():
                 yield Bits(f"part {i + 1}", Part(read, i))
     zero, one = _tame(zero), _tame(one)
+    yield Odds(read, zero, one)
     yield Line(read, zero, one)
     if read.width <= PRODUCTS:
         yield Line(read, zero, one, products=True)
 
 
-def _cuts(numbers: Floats) -> Floats:
-    """Quantiles, and the values that stand out: a law with an atom is cut on both sides of it."""
-    cuts: Floats = np.unique(np.quantile(numbers, np.linspace(0, 1, QUANTILES + 1)))
-    below = np.nextafter(cuts, -np.inf)
-    return np.unique(np.concatenate([cuts, below]))
+def _cuts(numbers: Floats, count: int = QUANTILES) -> Floats:
+    """Quantiles; one that was seen more than once is cut on both sides: there may be an atom."""
+    ordered = np.sort(numbers)
+    cuts = np.unique(ordered[np.linspace(0, len(ordered) - 1, count + 1).round().astype(np.int64)])
+    often = np.searchsorted(ordered, cuts, side="right") - np.searchsorted(ordered, cuts, side="left") > 1
+    found: Floats = np.unique(np.concatenate([cuts, np.nextafter(cuts[often], -np.inf)]))
+    return found
 
 
 # Outputs as numbers: whatever does not fit becomes NaN, for which every view has a cell ------------------
