@@ -18,6 +18,7 @@ test: $(READY)
 	$(BIN)/python benchmarks/spine.py --smoke
 	$(BIN)/python benchmarks/noise.py --smoke
 	$(BIN)/python benchmarks/accounting.py --smoke
+	$(BIN)/python benchmarks/audit.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

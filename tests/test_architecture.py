@@ -231,6 +231,7 @@ def test_every_command_is_documented() -> None:
         "sql",
         "explain",
         "budget",
+        "audit",
         "grant",
         "data-changed",
         "demo",

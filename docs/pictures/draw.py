@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import sfumato.mechanisms as dp
+from sfumato.attacks.audit import bound
 from sfumato.budget import composition as rule
 from sfumato.budget import filters, limits, rules
 from sfumato.budget.loss import PrivacyLoss
@@ -485,10 +486,37 @@ def stopping() -> str:
     return svg(412, "An analyst who stops when it suits her turns 0.001 into 0.0076.", caption, *parts)
 
 
+def auditing() -> str:
+    law = dp.DiscreteLaplace(scale=Fraction(1))
+    left, right = Panel((60, 92, 260, 230), (-5.5, 6.5), (0, 0.5)), Panel((420, 92, 260, 230), (2, 7), (0, 1))
+    parts = [left.axes("output", "probability", ticks(-4, -2, 0, 2, 4, 6), ticks(0, 0.1, 0.2, 0.3, 0.4, 0.5))]
+    for shift, colour, side in ((0, BLUE, -4.5), (1, GOLD, 4.5)):
+        masses = {y: law.probability(y - shift) for y in range(-5, 7)}
+        parts += [left.bar(y, mass, colour, 8, side) for y, mass in masses.items()]
+    parts += [line([left.at(0.5, 0), left.at(0.5, 0.49)], INK, 2, "4 3")]
+    parts += [bold(left.at(-5.3, 0.42), "at most 0:"), bold(left.at(-5.3, 0.36), "73% on 0", BLUE)]
+    parts += [bold(left.at(-5.3, 0.31), "27% on 1", BROWN)]
+    x = {float(power): f"10^{power}" for power in range(2, 8)}
+    parts += [
+        right.axes("outputs in the test", "certified share of epsilon", x, ticks(0, 0.25, 0.5, 0.75, 1))
+    ]
+    for epsilon, colour, at in ((3.0, BLUE, (2.1, 0.8)), (1.0, GOLD, (2.75, 0.62)), (0.1, INK, (4.2, 0.42))):
+        p = 1 / (1 + math.exp(-epsilon))
+        sizes = [10 ** (2 + k / 4) for k in range(21)]
+        proved = [(n, bound(round(n * p), round(n * (1 - p)), round(n), miss=0.01)) for n in sizes]
+        parts += [right.curve([(math.log10(n), size / epsilon) for n, size in proved], colour)]
+        parts += [bold(right.at(*at), f"{epsilon:g}", BROWN if colour == GOLD else colour)]
+    caption = "Right: what n outputs of each input certify at 99% of a true epsilon of 3, 1 and 0.1."
+    return svg(
+        412, "An event that tells two neighbours apart, and how surely samples show it.", caption, *parts
+    )
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
     drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation, composition, stopping]
+    drawn += [auditing]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

@@ -147,13 +147,19 @@ class Measure:
     def least(self) -> int:
         """The smallest contribution of one person (or row) to one group."""
         least = 0 if self.clamp is None else min(self.clamp.least, 0)
-        return least if self.rows is None else -self.cap if least < 0 else 0
+        return self._scaled(least)
 
     @property
     def most(self) -> int:
         """The largest contribution of one person (or row) to one group."""
         most = 1 if self.clamp is None else max(self.clamp.most, 0)
-        return most if self.rows is None else self.cap if most > 0 else 0
+        return self._scaled(most)
+
+    def _scaled(self, row: int) -> int:
+        """What the rows of one person come to in one group if each of them is `row`, at most."""
+        if self.rows is None or self.by_rows:
+            return row * (self.rows or 1)
+        return self.cap if row > 0 else -self.cap if row < 0 else 0
 
     @property
     def cap(self) -> int:

@@ -11,7 +11,9 @@ The measure is the sum of these vectors over all people, so
 
 * when a person comes or goes it moves by v: l1 <= cap, linf <= max(-least, most);
 * when a person's rows are replaced it moves by v' - v: each entry by at most most - least, and
-  |v' - v|_1 <= 2 cap; with a single group also |v' - v|_1 <= most - least.
+  |v' - v|_1 <= 2 cap; with a single group also |v' - v|_1 <= most - least. Where only caps bound the entries,
+  |v' - v|_2^2 is largest when both are as large as they can be in one group each: in the same group
+  (most - least)^2, in two of them 2 cap^2.
 
 Theorem: docs/explanation/distances.md. `tests/plans` runs every accepted plan on neighbouring tables.
 """
@@ -56,6 +58,7 @@ def _derive(measure: Measure, plan: Plan) -> Derivation:
     value = Distance(
         l0=min(2 * touched, size),
         l1=Fraction(width if size == 1 else 2 * measure.cap),
+        l2_squared=None if measure.by_rows else Fraction(max(width**2, 2 * measure.cap**2)),
         linf=Fraction(width),
     )
     return Derivation(Distances(presence, value), measure, plan)
