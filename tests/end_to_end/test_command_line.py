@@ -496,25 +496,3 @@ def test_forking_while_other_threads_ask_stalls_nobody(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert db.budget.spent.amount == sum(entry.price.amount for entry in db.budget.history)
-
-
-def test_an_audit_of_a_function_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import numpy as np\ndice = np.random.default_rng(1)\n"
-        "def noisy(x, size): return x + dice.laplace(0, 1, size)\n"
-        "def whole(x, size): return x + np.round(dice.laplace(0, 5, size)).astype(int)\n",
-        encoding="utf-8",
-    )
-    found = run("audit", "mine.py:noisy", "--claim", "1", "--samples", "100000", folder=tmp_path, code=3)
-    assert "REFUTED" in found.stdout
-    assert "lowest set bit" in found.stdout
-    facts = json.loads(run("audit", "mine:whole", "--claim", "1", "--json", folder=tmp_path).stdout)
-    assert not facts["refuted"]
-    assert 0 < facts["epsilon"] < 1
-    for target, says in (
-        ("mine.py:nothing", "no function"),
-        ("x", "file.py:function"),
-        ("no.py:f", "no file"),
-    ):
-        assert says in run("audit", target, folder=tmp_path, code=1).stderr
-    assert "as Python does" in run("audit", "mine.py:noisy", "--zero", "a b", folder=tmp_path, code=1).stderr

@@ -43,7 +43,7 @@ def claims(measure: int, towards: tuple[Towards, ...], norms: tuple[Norm, ...]) 
 BOTH: tuple[Towards, ...] = ("presence", "value")
 SIZES: tuple[Norm, ...] = ("l1", "l2_squared", "linf")
 UNREAD = "no row passes WHERE FALSE, and the derivation does not read conditions"
-ODD = "an odd range has no middle: the two sides of the centre differ by a step, and l1 linf takes the best of both"
+ODD = "an odd range has no middle: its sides differ by a step, and l1 linf is as if both were longest"
 NARROW = "the type ends before the bounds, and the derivation does not read engine types"
 CLAMPED = (
     "a person's total in a group is clamped to 2^62 before it is scaled; the cap of an average is larger"
