@@ -18,9 +18,8 @@ from tests.support import example
 
 import sfumato
 from sfumato.attacks import standing
-from sfumato.attacks.audit import exactly
 from sfumato.curator import calibrate
-from sfumato.mechanisms import Bound, Distance, Geometric, Mechanism, Private
+from sfumato.mechanisms import Bound, Distance, Geometric, Private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,22 +51,9 @@ def test_every_mechanism_has_an_entry() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.name))
 def test_no_law_tells_more_than_its_bound(entry: standing.Entry) -> None:
-    if isinstance(entry.mechanism, Mechanism):
-        found = exact(entry)
+    for found in standing.from_law(entry):
         assert found.epsilon > 0
         assert not found.is_violated, found
-
-
-def exact(entry: standing.Entry) -> Any:
-    assert isinstance(entry.mechanism, Mechanism)
-    return exactly(
-        entry.mechanism,
-        entry.zero,
-        entry.one,
-        claim=entry.claim,
-        delta=entry.delta,
-        outcomes=entry.outcomes,
-    )
 
 
 # The least that some entry of each must reach of its claim: a bound this much too small is seen.
@@ -76,7 +62,8 @@ TIGHT = dict.fromkeys(mechanisms(), 0.96) | {"smooth median": 0.4}
 
 @pytest.mark.parametrize("name", sorted(TIGHT.keys() - {"sparse vector"}))
 def test_some_entry_attains_its_claim(name: str) -> None:
-    shares = [float(exact(each).epsilon / each.claim) for each in ENTRIES if each.name == name]
+    found = [(each.claim, law) for each in ENTRIES if each.name == name for law in standing.from_law(each)]
+    shares = [law.epsilon / float(claim) for claim, law in found]
     assert max(shares) >= TIGHT[name]
 
 
@@ -94,7 +81,7 @@ def test_a_bound_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Geometric, "_bound", weaker)
     entry = standing.Entry(Geometric(scale=Fraction(1)), (0,), (1,), standing.SINGLE)
-    assert exact(entry).is_violated
+    assert standing.from_law(entry)[0].is_violated
 
 
 # The whole path ------------------------------------------------------------------------------------------

@@ -127,8 +127,7 @@ def audits(
     each = 1 - (1 - confidence) / len(chosen)
     found = []
     for i, entry in enumerate(chosen):
-        if isinstance(entry.mechanism, Mechanism):
-            found.append(_from_law(entry, entry.mechanism))
+        found += from_law(entry)
         found.append(drawn(entry, samples=samples, confidence=each))
         watch((i + 1) / len(chosen))
     return found
@@ -149,11 +148,13 @@ def drawn(entry: Entry, *, samples: int, confidence: float) -> Audit:
     return replace(found, subject=f"{entry.name} (its draws)")
 
 
-def _from_law(entry: Entry, mechanism: Mechanism[Any, Any]) -> Audit:
-    found = exactly(
-        mechanism, entry.zero, entry.one, claim=entry.claim, delta=entry.delta, outcomes=entry.outcomes
-    )
-    return replace(found, subject=f"{entry.name} (its law)")
+def from_law(entry: Entry) -> list[Audit]:
+    """What its law shows; nothing, if it has none."""
+    if not isinstance(entry.mechanism, Mechanism):
+        return []
+    pair, claim = (entry.zero, entry.one), entry.claim
+    found = exactly(entry.mechanism, *pair, claim=claim, delta=entry.delta, outcomes=entry.outcomes)
+    return [replace(found, subject=f"{entry.name} (its law)")]
 
 
 def _cube(size: int, low: int, high: int) -> list[tuple[int, ...]]:
