@@ -170,6 +170,7 @@ def test_no_blanket_exception_carries_on() -> None:
         SOURCE / "budget" / "ledger.py",
         SOURCE / "exact" / "bulk.py",
         SOURCE / "attacks" / "subjects.py",  # what somebody else's function raises is an output
+        SOURCE / "attacks" / "outputs.py",  # and what cannot even be printed
     }
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -33,8 +33,19 @@ def late(x):
     time.sleep(0.01)
     return x
 
+def stubborn(x):
+    import signal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        pass
+
 def two(x, y):
     return y
+
+def chatty(x):
+    print("a line that is no JSON")
+    return x
 """
 
 
@@ -54,6 +65,12 @@ def test_a_function_in_one_line(folder: Path) -> None:
     assert not facts["refuted"]
     assert 0 < facts["epsilon"] < 1
     assert facts["history"][-1] == [facts["samples"], facts["epsilon"]]
+
+
+@pytest.mark.parametrize("cores", ["1", "2"])
+def test_what_a_function_prints_is_no_part_of_the_answer(cores: str, folder: Path) -> None:
+    asked = ["mine.py:chatty", "--samples", "400", "--json", "--cores", cores]
+    assert json.loads(run("audit", *asked, folder=folder).stdout)["epsilon"] > 2
 
 
 def test_a_search_over_inputs_and_parameters_ends_in_a_report(folder: Path) -> None:
@@ -90,11 +107,13 @@ def test_our_own_mechanisms(folder: Path) -> None:
         (["mine.py:noisy", "--search", "bits", "--zero", "1"], "not both"),
         (["mine.py:noisy", "--with", "size"], "NAME=VALUE"),
         (["mine.py:noisy", "--claim", "much"], "give a number"),
-        (["mine.py:noisy", "--samples", "10"], "at least 100"),
+        (["mine.py:noisy", "--claim", "nan"], "give an epsilon"),
+        (["mine.py:tens", "--with", "epsilon='a'", "--claim", "epsilon"], "gives no number"),
+        (["mine.py:noisy", "--samples", "10"], "number from 100"),
         (["mine.py:noisy", "--confidence", "1"], "below 1"),
         (["mine.py:noisy", "--zero", "'a'"], "it failed"),
         (["mine.py:tens"], "needs size, epsilon"),
-        (["mine.py:two"], "returned one int"),
+        (["mine.py:two"], "one int"),
         (["mine.py:noisy", "--html", "no/such/folder.html"], "No such file"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
@@ -126,13 +145,16 @@ def is_running(process: int) -> bool:
         return file.read().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+@pytest.mark.parametrize("subject", ["late", "stubborn"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_whoever_is_stopped_leaves_no_process(how: signal.Signals, folder: Path) -> None:
-    process = subprocess.Popen([SFUMATO, "audit", "mine.py:late"], cwd=folder, stderr=subprocess.DEVNULL)
+def test_whoever_is_stopped_leaves_no_process(how: signal.Signals, subject: str, folder: Path) -> None:
+    asked = [SFUMATO, "audit", f"mine.py:{subject}"]
+    process = subprocess.Popen(asked, cwd=folder, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
     while len(workers := children(process.pid)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    time.sleep(0.5)  # they are at work
     process.send_signal(how)
     process.wait(timeout=30)
     while any(map(is_running, workers)):

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import array
 import math
 import multiprocessing
 import os
 import random
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import optimize, special, stats
 
 from sfumato.attacks import neighbours, report
 from sfumato.attacks.audit import Audit, audit, bound, exactly, search
-from sfumato.attacks.subjects import Fresh, Input, Raised, Room
+from sfumato.attacks.outputs import Raised, listed, many, one
+from sfumato.attacks.subjects import Fresh, Input, Room
 from sfumato.attacks.views import Codes, Whole, views_of
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Cube, Exponential, Gaussian, Geometric
+from sfumato.mechanisms import Cube, Exponential, Finite, Gaussian, Geometric
 
 DICE = np.random.default_rng(5)
 
@@ -66,8 +72,8 @@ def test_what_fails_says_so_and_leaves_no_process(cores: int) -> None:
         raise OSError("no such server")
 
     subjects: list[tuple[Any, str]] = [
-        (many, "returned 51"),
-        (lambda _x, _size: 7, "returned one int"),
+        (many, "51 of them"),
+        (lambda _x, _size: 7, "one int"),
         (broken, "RuntimeError: no such table"),
         (three, "needs _scale, _limit"),
         (lambda x: x.foo, "every call failed with an error .AttributeError"),
@@ -82,8 +88,7 @@ def test_what_fails_says_so_and_leaves_no_process(cores: int) -> None:
 
 
 def test_what_no_pipe_carries_is_audited_in_one_process() -> None:
-    with pytest.raises(InvalidParameter, match="cores=1"):
-        audit(lambda _: lambda: 0, samples=400, cores=2)
+    assert audit(lambda _: lambda: 0, samples=400, cores=2).epsilon == 0  # an address tells nothing
     with pytest.raises(InvalidParameter, match="cores=1"):
         audit(lambda _: 0, lambda: 0, lambda: 1, samples=400, cores=2)
     assert audit(lambda f: f(), lambda: 0, lambda: 1, samples=400).epsilon > 2
@@ -106,6 +111,13 @@ def test_an_error_is_an_output() -> None:
     assert found.event == "the output is an error (ValueError: too large)"
 
 
+@dataclass
+class Thing:
+    """Something of somebody else's making."""
+
+    inside: list[int]
+
+
 # How outputs are read ------------------------------------------------------------------------------------
 
 ODDITIES = [None, "text", 7, -0.0, math.nan, math.inf, 10**400, 2**70, True, Raised("X"), (), (1,), (1, 2),
@@ -125,24 +137,51 @@ ODDITIES = [None, "text", 7, -0.0, math.nan, math.inf, 10**400, 2**70, True, Rai
         lambda: DICE.choice(["a", "b"]),
         lambda: (float(DICE.normal()),),
         lambda: None if DICE.random() < 0.5 else 1.5,
+        lambda: 2**53 + int(DICE.integers(0, 9)),
+        lambda: array.array("d", DICE.random(2)),
+        lambda: {"a": float(DICE.random()), "b": "x" * int(DICE.integers(0, 3))},
+        lambda: f"{DICE.random():.3f}",
+        lambda: complex(*DICE.random(2)),
+        lambda: Thing([int(DICE.integers(0, 3))]),
     ],
-    ids=["few", "many", "floats", "tenths", "bits", "vectors", "ragged", "texts", "singles", "missing"],
+    ids=[
+        "few",
+        "many",
+        "floats",
+        "tenths",
+        "bits",
+        "vectors",
+        "ragged",
+        "texts",
+        "singles",
+        "missing",
+        "huge",
+        "arrays",
+        "dicts",
+        "numerals",
+        "complex",
+        "dataclasses",
+    ],
 )
 def test_a_cell_depends_on_its_output_alone(usual: Any) -> None:
     """Whatever else is in the batch, and also for outputs of kinds never seen while learning."""
-    views = list(views_of([usual() for _ in range(300)], [usual() for _ in range(300)]))
+    views = list(views_of(read([usual() for _ in range(300)]), read([usual() for _ in range(300)])))
     assert views
-    batch = [*ODDITIES, *(usual() for _ in range(40))]
-    random.Random(3).shuffle(batch)
-    plain = [usual() for _ in range(40)]
+    mixed = [*ODDITIES, *(usual() for _ in range(40))]
+    random.Random(3).shuffle(mixed)
     for view in views:
-        cells = view.cells(batch)
-        assert len(cells) == len(batch)
-        assert ((cells >= 0) & (cells < view.size)).all()
-        assert [int(view.cells([each])[0]) for each in batch] == cells.tolist(), view
-        assert [int(view.cells([each])[0]) for each in plain] == view.cells(plain).tolist(), view
+        for batch in (mixed, [usual() for _ in range(40)], [usual(), 2**53 + 1, 3.5], [1, True, 2.0]):
+            cells = view.cells(read(batch))
+            assert len(cells) == len(batch)
+            assert ((cells >= 0) & (cells < view.size)).all()
+            assert [int(view.cells(read([each]))[0]) for each in batch] == cells.tolist(), view
         assert view.words(np.arange(view.size))
         assert view.words(np.arange(1))
+
+
+def read(batch: list[Any]) -> Any:
+    """As a room hands outputs on."""
+    return listed([one(each) for each in batch])
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64, np.int64, np.bool_])
@@ -164,8 +203,8 @@ def test_arrays_are_read_as_lists_are() -> None:
         DICE.normal(size=(50, 2)),
         DICE.random((50, 2, 2)),
     ):
-        for view in views_of(outputs[:25], outputs[25:]):
-            assert view.cells(outputs).tolist() == view.cells(list(outputs)).tolist(), view
+        for view in views_of(many(outputs[:25], 25), many(outputs[25:], 25)):
+            assert view.cells(many(outputs, 50)).tolist() == view.cells(read(list(outputs))).tolist(), view
 
 
 @pytest.mark.parametrize(
@@ -190,6 +229,139 @@ def test_arrays_are_read_as_lists_are() -> None:
 def test_vectors_are_told_apart_by_more_than_their_means(zero: Any, one: Any, least: float) -> None:
     found = audit(lambda x, n: one(n) if x else zero(n), samples=40_000, confidence=1 - 1e-9)
     assert found.epsilon > least
+
+
+BUFFER = np.zeros(3)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_buffer_that_is_used_again_changes_nothing_that_was_seen(cores: int) -> None:
+    def one_by_one(_x: int) -> Any:
+        BUFFER[:] = DICE.standard_normal(3)
+        return BUFFER
+
+    kept = np.zeros(10_000)
+
+    def at_once(x: int, size: int) -> Any:
+        kept[:size] = x * 10 + DICE.random(size)
+        return kept[:size]
+
+    for _ in range(8):
+        assert audit(one_by_one, samples=2000, confidence=1 - 1e-9, cores=cores).epsilon == 0
+    assert audit(at_once, samples=4000, cores=cores).epsilon > 4
+
+
+def test_a_rare_odd_output_does_not_change_how_the_others_are_read() -> None:
+    """Such outputs turn arrays of numbers into arrays of objects; all of it is allowed by the delta."""
+
+    def sometimes(x: int, size: int) -> Any:
+        drawn: Any = DICE.standard_normal(size).tolist()
+        if x == 0 and DICE.random() < 0.5:
+            drawn[0] = None
+        return np.array(drawn)
+
+    def large(x: int, size: int) -> Any:
+        drawn: list[Any] = (DICE.integers(0, 50, size) + 2**53).tolist()
+        if x == 1 and DICE.random() < 0.5:
+            drawn[-1] = None
+        return drawn
+
+    for subject in (sometimes, large):
+        for _ in range(5):
+            assert audit(subject, delta=0.02, samples=40_000, confidence=1 - 1e-9).epsilon == 0
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        lambda x: math.inf if x else -math.inf,
+        lambda x: math.nan if x else math.inf,
+        lambda x: () if x else (1,),
+        lambda x: [[]] if x else [],
+        lambda x, n: np.zeros((n, 0)) if x else [None] * n,
+        lambda x: {"a": 1} if x else {"a": 1, "b": 2},
+        lambda x: {"a": 1, "b": 2} if x else {"b": 2, "a": 1},
+        lambda x: {1, 2} if x else {1},
+        lambda x: "a" * int(DICE.integers(5, 9)) if x else "b" * int(DICE.integers(1, 4)),
+        lambda x: f"{DICE.random() + x:.9f}",
+        lambda x: bytes([int(128 * x + DICE.integers(0, 128))]) + DICE.bytes(6),
+        lambda x: Decimal(str(DICE.random() + x)),
+        lambda x: Fraction(float(DICE.random() + x)),
+        lambda x: complex(DICE.random(), DICE.random() + x),
+        lambda x: {"value": float(DICE.random() + x)},
+        lambda x: Thing([int(DICE.integers(0, 1000)) + 1000 * x]),
+        lambda x: np.array([(DICE.random() + x, 1)], dtype=[("a", float), ("b", int)])[0],
+        lambda x: 10**400 + x if x else 10**300,
+        lambda x: 2**64 - 1 if x else -(2**63),
+        lambda x, n: pd.DataFrame({"a": DICE.random(n) + x, "b": DICE.random(n)}),
+        lambda x, n: pd.Series(DICE.random(n) + x),
+        lambda x: sys.exit(1) if x else 0,
+        lambda x: DICE.random(100) * (1 + 5 * (np.arange(100) == 90) * x),
+        lambda x: (*DICE.random(DICE.integers(1, 4)).tolist(), x),
+    ],
+)
+def test_a_total_leak_is_seen_in_whatever_comes_out(subject: Any) -> None:
+    for cores in (1, 2):
+        assert audit(subject, samples=2000, cores=cores).epsilon > 0.9
+
+
+STRANGE: list[dict[str, Any]] = [
+    *({"claim": claim} for claim in (math.nan, math.inf, -1, "1")),
+    *({"samples": samples} for samples in (1e6, "many", 10**20, 99)),
+    *({"delta": delta} for delta in ("0", math.nan, -1, 2)),
+    *({"confidence": confidence} for confidence in (math.nan, "0.9", 1)),
+]
+
+
+@pytest.mark.parametrize("given", STRANGE, ids=repr)
+def test_arguments_that_are_none_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match=next(iter(given))):
+        audit(lambda x: x, **({"samples": 400} | given))
+    if "claim" in given or "delta" in given:
+        with pytest.raises(InvalidParameter, match=next(iter(given))):
+            exactly(Geometric(scale=Fraction(1)), 0, 1, **given)
+
+
+def test_arguments_stand_where_they_like() -> None:
+    def second(epsilon: float, x: int, size: int) -> Any:
+        return DICE.laplace(x, 1 / epsilon, size)
+
+    def named(x: int, *, epsilon: float) -> float:
+        return float(DICE.laplace(x, 1 / epsilon))
+
+    async def promised(x: int) -> int:
+        return x
+
+    for subject in (second, named):
+        assert audit(subject, parameters={"epsilon": 5.0}, samples=4000).epsilon > 1
+    with pytest.raises(InvalidParameter, match="only promises"):
+        audit(promised, samples=400)
+
+
+def test_a_failure_in_one_process_leaves_the_other_in_step() -> None:
+    def picky(x: int, size: int) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        return np.full(size, float(x))
+
+    with Room(picky, 2) as room:
+        with pytest.raises(InvalidParameter, match="negative"):
+            room.outputs((Input(-1), Input(100)), 3)
+        zero, one_ = room.outputs((Input(0), Input(1)), 5)
+    assert zero.tolist() == [0.0] * 5
+    assert one_.tolist() == [1.0] * 5
+
+
+def test_outcomes_that_are_named_twice_count_once() -> None:
+    law, named = Geometric(scale=Fraction(1)), list(range(-20, 21))
+    once = exactly(law, (0,), (1,), delta=Fraction(1, 10), outcomes=[(y,) for y in named]).epsilon
+    assert (
+        exactly(law, (0,), (1,), delta=Fraction(1, 10), outcomes=[(y,) for y in named * 50]).epsilon == once
+    )
+    twice = Finite(("a", "a", "b"), (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)))
+    assert twice.mass("a") == Fraction(3, 4)
+    with pytest.raises(InvalidParameter, match="use audit"):
+        exactly(lambda x: x, 0, 1)  # type: ignore[arg-type]
 
 
 # Which neighbours ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.attacks.subjects import Input, Raised, Room, Subject, name_of
+from sfumato.attacks.outputs import Raised, joined
+from sfumato.attacks.subjects import Input, Room, Subject, name_of
 from sfumato.attacks.views import View, views_of
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
@@ -44,7 +46,9 @@ LEARN, CHOOSE = 0.05, 0.15  # of the outputs teach the order of the cells, or ch
 FEW = 200_000  # below so many, a quarter each
 CHUNK = 1_000_000  # outputs drawn at a time
 FIRST = 64  # outputs of each input after which a pair is looked at for the first time
-LEAST = 100  # samples below which nothing can be said
+LEAST, MOST = 100, 10**12  # samples
+ROOM = 20_000_000  # numbers of either input that are looked at together
+SMALL = "give a number from 0 to below 1, such as 1e-6"
 REACH = 200  # outcomes around either answer that are enough for noise that never ends
 SHOWN = 6  # outcomes that are named
 LUCK = 2.5  # deviations by which the best of many events looks better than it is
@@ -157,7 +161,7 @@ def audit(
     >>> audit(lambda x: x, 0, 1, samples=2000, claim=1).is_violated
     True
     """
-    test = Test(delta, confidence, samples)
+    test, claim = Test(delta, confidence, samples), checked_claim(claim)
     pair = Input(zero, dict(parameters)), Input(one, dict(parameters))
     with Room(subject, cores) as room:
         return _certified(room, name_of(subject), pair, claim, test, watch)
@@ -186,8 +190,11 @@ def search(
     >>> search(lambda x: x // 10, [(0, 1), (8, 9), (9, 10)], samples=4000).likely.value
     9
     """
-    begun, test = time.perf_counter(), Test(delta, confidence, samples // 2)
+    whole = Test(delta, confidence, samples)
+    begun, test = time.perf_counter(), replace(whole, samples=whole.samples // 2)
     inputs = list(pairs)
+    if any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in inputs):
+        raise InvalidParameter("pairs", inputs, "give pairs (zero, one) of neighbouring inputs")
     candidates = [
         (Input(zero, given), Input(one, given)) for given in _every(parameters) for zero, one in inputs
     ]
@@ -195,7 +202,7 @@ def search(
         raise InvalidParameter("pairs", "none", "give at least one pair of neighbouring inputs")
 
     def claimed(pair: Pair) -> float | Fraction | None:
-        return claim(**pair[0].parameters) if callable(claim) else claim
+        return checked_claim(claim(**pair[0].parameters) if callable(claim) else claim)
 
     with Room(subject, cores) as room:
         best = _most_promising(room, candidates, claimed, test, lambda done: watch(done / 2))
@@ -244,8 +251,13 @@ def exactly(
       event: the output is 0
       claim: epsilon 1: REFUTED
     """
-    begun = time.perf_counter()
-    points = _points(mechanism, zero, one, outcomes)
+    begun, claim = time.perf_counter(), checked_claim(claim)
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidParameter("mechanism", mechanism, "its law is not known: use audit()")
+    delta = Fraction(Test(delta, 0.99, LEAST).delta) if isinstance(delta, float) else delta
+    if not isinstance(delta, (int, Fraction)) or not 0 <= delta < 1:
+        raise InvalidParameter("delta", delta, SMALL)
+    points = _points(mechanism, zero, one, None if outcomes is None else list(dict.fromkeys(outcomes)))
     epsilon, event, turned = 0.0, "nothing", False
     for swap in (False, True):
         order = [(y, q, p) if swap else (y, p, q) for y, p, q in points]
@@ -278,9 +290,7 @@ class Mass:
     high: Fraction
 
 
-def _points(
-    mechanism: Mechanism[Any, Any], zero: Any, one: Any, outcomes: Iterable[Any] | None
-) -> list[Point]:
+def _points(mechanism: Mechanism[Any, Any], zero: Any, one: Any, outcomes: list[Any] | None) -> list[Point]:
     if outcomes is not None:
         laws = mechanism.law(zero), mechanism.law(one)
         return [(y, _mass(laws[0].log_mass(y)), _mass(laws[1].log_mass(y))) for y in outcomes]
@@ -304,7 +314,7 @@ def _finite(mechanism: Mechanism[Any, Any], x: Any) -> dict[Any, Fraction]:
     law = mechanism.law(x)
     if not isinstance(law, Finite):
         raise InvalidParameter("mechanism", mechanism.name, "give outcomes, or use audit()")
-    return dict(zip(law.outcomes, law.masses, strict=True))
+    return {outcome: law.mass(outcome) for outcome in law.outcomes}
 
 
 def _mass(log: numbers.Interval) -> Mass:
@@ -347,14 +357,17 @@ class Test:
     samples: int
 
     def __post_init__(self) -> None:
+        for name in ("delta", "confidence"):
+            if not isinstance(getattr(self, name), (int, float, Fraction)):
+                raise InvalidParameter(name, getattr(self, name), "give a number")
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not 0.5 <= self.confidence < 1:
             raise InvalidParameter("confidence", self.confidence, "give a number such as 0.99, below 1")
         if not 0 <= self.delta < 1:
-            raise InvalidParameter("delta", self.delta, "give a number from 0 to below 1, such as 1e-6")
-        if self.samples < LEAST:
-            raise InvalidParameter(
-                "samples", self.samples, f"give at least {LEAST}; 1,000,000 see an epsilon to about 1%"
-            )
+            raise InvalidParameter("delta", self.delta, SMALL)
+        if not isinstance(self.samples, int) or not LEAST <= self.samples <= MOST:
+            advice = f"give a whole number from {LEAST} to {MOST:,d}; 1,000,000 see an epsilon to about 1%"
+            raise InvalidParameter("samples", self.samples, advice)
 
     @property
     def each(self) -> int:
@@ -407,7 +420,7 @@ def _certified(
 ) -> Audit:
     begun, each = time.perf_counter(), test.each
     learned = _outputs(room, pair, test.part, lambda done: watch(done / each))
-    if all(isinstance(output, Raised) for outputs in learned for output in outputs):
+    if _fails(learned):
         raise InvalidParameter(
             "subject",
             name,
@@ -415,9 +428,10 @@ def _certified(
             "inputs that it takes",
         )
     chosen = _outputs(room, pair, test.choice, lambda done: watch((test.part + done) / each))
-    _, event = _best_event(learned, chosen, test.delta, test.size, test.miss)
+    most = ROOM // max(map(_width, (*learned, *chosen)))
+    _, event = _best_event(_some(learned, most), _some(chosen, most), test.delta, test.size, test.miss)
     often, seldom, done, seen = 0, 0, 0, []
-    for size in _chunks(test.size):
+    for size in _chunks(test.size, most):
         zero, one = room.counts(pair, size, event)
         often, seldom = often + (zero, one)[not event.towards_zero], seldom + (zero, one)[event.towards_zero]
         done += size
@@ -455,7 +469,7 @@ def _most_promising(
         scores, failed = [], None
         for i, pair in enumerate(alive):
             try:
-                learned, chosen = room.outputs(pair, size), room.outputs(pair, size)
+                learned, chosen = (_outputs(room, pair, size, lambda _: None) for _ in range(2))
             except InvalidParameter as error:
                 failed, score = error, -math.inf
             else:
@@ -478,18 +492,30 @@ def _outputs(room: Room, pair: Pair, size: int, watch: Watch) -> tuple[Any, Any]
         done += piece
         watch(done)
     zero, one = zip(*found, strict=True)
-    return _joined(zero), _joined(one)
+    return joined(zero), joined(one)
 
 
-def _joined(pieces: Sequence[Any]) -> Any:
-    if all(isinstance(piece, np.ndarray) for piece in pieces):
-        return np.concatenate(pieces)
-    return [output for piece in pieces for output in piece]
+def _fails(learned: tuple[Any, Any]) -> bool:
+    """Whether every call failed, and in the same way on both inputs: that is no mechanism."""
+    kinds = [
+        {each.kind.partition(":")[0] if isinstance(each, Raised) else "" for each in side} for side in learned
+    ]
+    return kinds[0] == kinds[1] and "" not in kinds[0]
 
 
-def _chunks(total: int) -> Iterator[int]:
+def _width(outputs: Any) -> int:
+    return int(outputs.shape[1]) if isinstance(outputs, np.ndarray) and outputs.ndim == 2 else 1
+
+
+def _some(batches: tuple[Any, Any], most: int) -> tuple[Any, Any]:
+    """The first of either: of very wide vectors fewer are enough, and more fill the memory."""
+    return batches[0][:most], batches[1][:most]
+
+
+def _chunks(total: int, room: int = CHUNK) -> Iterator[int]:
     """Pieces that double and then stay the same: the same for every run, so that seeded dice fall alike."""
-    size, most = max(FIRST, total >> 10), min(CHUNK, max(FIRST, total >> 5))
+    most = min(CHUNK, max(FIRST, min(total >> 5, room)))
+    size = min(most, max(FIRST, total >> 10))
     while total > 0:
         yield min(size, total)
         total -= size
@@ -502,8 +528,10 @@ def _best_event(
     """Of all views, orders and both directions, the event that promises most for a test of this size."""
     best, found = -math.inf, None
     for view in views_of(*learned):
-        taught = [np.bincount(view.cells(outputs), minlength=view.size) for outputs in learned]
-        seen = [np.bincount(view.cells(outputs), minlength=view.size) for outputs in chosen]
+        taught, seen = (
+            [np.bincount(view.cells(outputs[: view.enough]), minlength=view.size) for outputs in part]
+            for part in (learned, chosen)
+        )
         for towards_zero in (True, False):
             more, less = (0, 1) if towards_zero else (1, 0)
             for order in _orders(view, taught[more], taught[less]):
@@ -538,6 +566,15 @@ def _promise(
     high = q + doubt * np.sqrt(q * (1 - np.minimum(q, 1))) + z**2 / test
     gain: NDArray[np.float64] = np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)
     return gain
+
+
+def checked_claim(claim: float | Fraction | None) -> float | Fraction | None:
+    """An epsilon that can be claimed."""
+    if claim is None:
+        return None
+    if not isinstance(claim, (int, float, Fraction)) or not 0 <= claim <= sys.float_info.max:
+        raise InvalidParameter("claim", claim, "give an epsilon, such as 1")
+    return claim
 
 
 def percent(share: float) -> str:

@@ -9,15 +9,20 @@ independent of each other, but the bound adds the chances that either misleads a
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import multiprocessing
+import os
 import pickle
+import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sfumato.attacks.outputs import Raised, listed, many, one, text
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import SystemCoins
 from sfumato.mechanisms.mechanism import Additive, Conversation, Mechanism
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
 
 LONG = 80  # letters of an input that are shown
+GRACE = 2.0  # seconds to end in
+STOPS = (Exception, SystemExit, GeneratorExit)  # what a call may end with, other than by our own hand
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError)  # what no pipe carries
 
 
@@ -53,16 +60,6 @@ Subject = Mechanism[Any, Any] | Conversation[Any, Any, Any] | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """That a call failed is an output too: an attacker sees it."""
-
-    kind: str
-
-    def __repr__(self) -> str:
-        return f"an error ({self.kind})"
-
-
-@dataclass(frozen=True, slots=True)
 class Input:
     """An input, and the values of the parameters it is run with."""
 
@@ -72,8 +69,11 @@ class Input:
     def __repr__(self) -> str:
         """Short enough for a line."""
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
-        text = repr(self.value)
-        short = text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+        try:
+            said = repr(self.value)
+        except Exception:  # of somebody else's making
+            said = f"a {type(self.value).__name__}"
+        short = said if len(said) <= LONG else f"{said[: LONG - 4]} ..."
         return f"{short} with {given}" if given else short
 
 
@@ -82,7 +82,7 @@ class Room:
 
     >>> with Room(lambda x: x + 1) as room:
     ...     room.outputs((Input(0), Input(1)), 3)
-    ([1, 1, 1], [2, 2, 2])
+    (array([1, 1, 1]), array([2, 2, 2]))
     """
 
     def __init__(self, subject: Subject, cores: int = 1) -> None:
@@ -114,10 +114,25 @@ class Room:
         if self._workers:
             for worker, each in zip(self._workers, pair, strict=True):
                 worker.ask(each, size, event)
-            return [worker.answer() for worker in self._workers]
+            answers = [
+                worker.answer() for worker in self._workers
+            ]  # both, or the next would hear of this one
+            for answer in answers:
+                if isinstance(answer, Failure):
+                    raise InvalidParameter(answer.name, answer.value, answer.advice)
+            return answers
         if self._draws is None:
             self._draws = _draws(self._subject)
         return [_done(self._draws, each, size, event) for each in pair]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong in another process."""
+
+    name: str
+    value: str
+    advice: str
 
 
 def name_of(subject: Subject) -> str:
@@ -135,51 +150,64 @@ class _Worker:
     def __init__(self, subject: Subject) -> None:
         # forked, since what is audited is often a closure, which no pipe carries
         context = multiprocessing.get_context("fork")
-        self._pipe, theirs = context.Pipe()
+        self._asked, (self._pipe, theirs) = 0, context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, self._pipe, subject))
         self._process.start()
         theirs.close()
 
     def ask(self, given: Input, size: int, event: Counter | None) -> None:
+        self._asked += 1
         try:
-            self._pipe.send((given, size, event))
+            self._pipe.send((self._asked, given, size, event))
         except UNSENDABLE as error:
-            raise InvalidParameter("input", given, f"{error}: audit it with cores=1") from None
+            raise InvalidParameter("input", given, f"{text(error)}: audit it with cores=1") from None
+        except OSError:
+            raise _ended() from None
 
     def answer(self) -> Any:
         try:
-            fine, found = self._pipe.recv()
+            number, found = self._pipe.recv()
         except (EOFError, OSError):
-            raise InvalidParameter("subject", "its process", "it ended in the middle of the audit") from None
-        if not fine:
-            raise InvalidParameter(*found)
+            raise _ended() from None
+        if number != self._asked:
+            raise InvalidParameter("subject", "its process", "two of them answer: does it fork? Use cores=1")
         return found
 
     def stop(self) -> None:
         self._pipe.close()
         self._process.terminate()
+        self._process.join(GRACE)
+        self._process.kill()  # for one that does not listen
         self._process.join()
+
+
+def _ended() -> InvalidParameter:
+    return InvalidParameter("subject", "its process", "it ended in the middle of the audit")
 
 
 def _serve(pipe: Connection, theirs: Connection, subject: Subject) -> None:
     theirs.close()  # or we would never hear that whoever asks is gone
+    _die_with_parent()
+    os.dup2(2, 1)  # what it prints is no part of our answer
     draws: Callable[[Input, int], Any] | None = None
-    while True:
-        try:
-            given, size, event = pipe.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        try:
-            draws = draws or _draws(subject)
-            answer = True, _done(draws, given, size, event)
-        except InvalidParameter as error:
-            answer = False, (error.name, str(error.value), error.advice)
-        except KeyboardInterrupt:
-            return
-        try:
-            pipe.send(answer)
-        except UNSENDABLE as error:
-            pipe.send((False, ("output", f"of {given!r}", f"{error}: audit it with cores=1")))
+    try:
+        while True:
+            number, given, size, event = pipe.recv()
+            try:
+                draws = draws or _draws(subject)
+                answer = _done(draws, given, size, event)
+            except InvalidParameter as error:
+                answer = Failure(error.name, text(error.value), error.advice)
+            pipe.send((number, answer))
+    except (EOFError, OSError, KeyboardInterrupt):
+        return  # whoever asked is gone
+
+
+def _die_with_parent() -> None:
+    """On Linux a process can ask for it; elsewhere one that never returns outlives a killed audit."""
+    if sys.platform == "linux":
+        set_death_signal = 1
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 def _done(draws: Callable[[Input, int], Any], given: Input, size: int, event: Counter | None) -> Any:
@@ -196,13 +224,13 @@ def _draws(subject: Subject) -> Callable[[Input, int], Any]:
         return lambda given, size: _additive(subject, given.value, size, coins)
     if isinstance(subject, Mechanism):
 
-        def drawn(given: Input, size: int) -> list[Any]:
+        def drawn(given: Input, size: int) -> Any:
             law = subject.law(given.value)
-            return [law.draw(coins) for _ in range(size)]
+            return listed([one(law.draw(coins)) for _ in range(size)])
 
         return drawn
     if isinstance(subject, Conversation):
-        return lambda given, size: [_talk(subject, given.value, coins) for _ in range(size)]
+        return lambda given, size: listed([one(_talk(subject, given.value, coins)) for _ in range(size)])
     return lambda given, size: _called(subject, given, size)
 
 
@@ -212,28 +240,30 @@ def _called(subject: Callable[..., Any], given: Input, size: int) -> Any:
         raise InvalidParameter(
             "subject",
             name_of(subject),
-            f"it also needs {', '.join(needed[1:])}: give values (--with NAME=VALUE, parameters={{...}}); an "
-            f"argument that is left may stand for how many outputs to return",
+            f"it also needs {', '.join(each.name for each in needed[1:])}: give values (--with NAME=VALUE, "
+            f"parameters={{...}}); an argument that is left may stand for how many outputs to return",
         )
     if len(needed) < 2:
-        return [_tried(subject, given) for _ in range(size)]
-    many = _guarded(lambda: subject(given.value, size, **given.parameters), f"input {given!r}")
-    if not hasattr(many, "__len__") or len(many) != size:
-        what = f"{len(many)} of them" if hasattr(many, "__len__") else f"one {type(many).__name__}"
-        raise InvalidParameter(
-            "subject",
-            name_of(subject),
-            f"it takes two arguments, so it was asked for {size} outputs at once and returned {what}; give "
-            f"the second argument a value (--with NAME=VALUE, functools.partial) or return so many",
-        )
-    return many
+        return listed([_tried(subject, needed, given) for _ in range(size)])
+    return many(
+        _guarded(lambda: _call(subject, needed, (given.value, size), given), f"input {given!r}"), size
+    )
 
 
-def _tried(subject: Callable[..., Any], given: Input) -> Any:
+def _call(
+    subject: Callable[..., Any], needed: list[inspect.Parameter], values: tuple[Any, ...], given: Input
+) -> Any:
+    """By name where there are parameters: the input and the size may stand anywhere among them."""
+    if not given.parameters or any(each.kind is each.POSITIONAL_ONLY for each in needed):
+        return subject(*values, **given.parameters)
+    return subject(**dict(zip((each.name for each in needed), values, strict=False)), **given.parameters)
+
+
+def _tried(subject: Callable[..., Any], needed: list[inspect.Parameter], given: Input) -> Any:
     try:
-        return subject(given.value, **given.parameters)
-    except Exception as error:
-        return Raised(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        return one(_call(subject, needed, (given.value,), given))
+    except STOPS as error:
+        return Raised.by(error)
 
 
 def _guarded(run: Callable[[], Any], what: str) -> Any:
@@ -242,15 +272,16 @@ def _guarded(run: Callable[[], Any], what: str) -> Any:
         return run()
     except InvalidParameter:
         raise
-    except Exception as error:
-        raise InvalidParameter("subject", what, f"it failed: {type(error).__name__}: {error}") from error
+    except STOPS as error:
+        told = Raised.by(error).kind
+        raise InvalidParameter("subject", what, f"it failed: {told}") from error
 
 
 def _additive(subject: Additive, x: Any, size: int, coins: Coins) -> Any:
     """Noise in bulk on every coordinate."""
     answer = tuple(x) if isinstance(x, (tuple, list)) else (x,)
     columns = [y + subject.noise.draws(coins, size) for y in answer]
-    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+    return many(columns[0] if len(columns) == 1 else np.stack(columns, axis=1), size)
 
 
 def _talk(subject: Conversation[Any, Any, Any], answers: Any, coins: Coins) -> tuple[Any, ...]:
@@ -264,15 +295,23 @@ def _talk(subject: Conversation[Any, Any, Any], answers: Any, coins: Coins) -> t
     return tuple(said)
 
 
-def _needed(subject: Callable[..., Any], parameters: Mapping[str, Any]) -> list[str]:
+def _needed(subject: Callable[..., Any], parameters: Mapping[str, Any]) -> list[inspect.Parameter]:
     """The arguments that a call must give."""
+    if any(
+        kind(subject)
+        for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    ):
+        raise InvalidParameter(
+            "subject", name_of(subject), "it only promises outputs: give a function that returns them"
+        )
     try:
-        return [
-            each.name
-            for each in inspect.signature(subject).parameters.values()
-            if each.default is each.empty
-            and each.name not in parameters
-            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-        ]
+        listed = inspect.signature(subject).parameters.values()
     except (TypeError, ValueError):  # what is not written in Python may not say
-        return ["input"]
+        return []
+    return [
+        each
+        for each in listed
+        if each.default is each.empty
+        and each.name not in parameters
+        and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]

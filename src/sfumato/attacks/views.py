@@ -15,15 +15,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sfumato.attacks.outputs import Part, Raised, Rows, column, joined, values
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from numpy.typing import NDArray
 
@@ -34,9 +34,12 @@ ATOMS = 5000  # more different values than that are put into cells between quant
 QUANTILES = 256
 SHOWN = 6  # cells that are named in words
 PARTS = 6  # of a vector are also looked at one by one
-PRODUCTS = 8  # parts up to which products of two are formed
+PRODUCTS = 16  # parts up to which products of two are formed
 FEWER, ADDED = 64, 64  # quantiles of a part, and parts, whose evidence is added up
 FIT = 50_000  # vectors of either input that teach a direction
+ENOUGH = 300_000  # outputs by which what takes long is judged
+LOOK = 5000  # outputs that say which parts of a vector tell most
+EXACT = 1 << 53  # whole numbers below are the same as floats
 ODD = "no number"
 
 
@@ -45,6 +48,7 @@ class View(ABC):
 
     size: int
     in_line = False  # whether cells that follow each other hold numbers that do
+    enough = 1 << 62  # outputs to judge it by
 
     @abstractmethod
     def cells(self, outputs: Any) -> Cells:
@@ -58,13 +62,13 @@ class View(ABC):
 class Atoms(View):
     """Each value seen while learning is a cell; all others are one more."""
 
-    def __init__(self, values: list[Any]) -> None:
-        self._places = {value: i for i, value in enumerate(values)}
-        self._values, self.size = values, len(values) + 1
+    def __init__(self, known: list[Any]) -> None:
+        self._places = {value: i for i, value in enumerate(known)}
+        self._values, self.size = known, len(known) + 1
 
     def cells(self, outputs: Any) -> Cells:
         other = len(self._values)
-        return np.array([self._places.get(value, other) for value in hashable(outputs)], dtype=np.int64)
+        return np.array([self._places.get(value, other) for value in values(outputs)], dtype=np.int64)
 
     def words(self, cells: Cells) -> str:
         names = [repr(self._values[i]) if i < len(self._values) else "any other" for i in cells]
@@ -76,7 +80,7 @@ class Kinds(Atoms):
     """What sort of thing came out: a number, nothing, an error, a text."""
 
     def cells(self, outputs: Any) -> Cells:
-        return super().cells([_kind(value) for value in outputs])
+        return super().cells([_kind(value) for value in values(outputs)])
 
     def words(self, cells: Cells) -> str:
         return super().words(cells).replace("'", "")
@@ -135,28 +139,32 @@ class Between(View):
 
 
 class Bits(View):
-    """Sign, binade and lowest set bit of a float: 2 x 128 x 64 cells, and one for what is no number."""
+    """Sign, binade and lowest set bit of a float: 2 x 128 x 64 cells, and three for what is not finite."""
 
-    size = 2 * 128 * 64 + 1
+    size = 2 * 128 * 64 + 3
 
     def __init__(self, name: str = "the float", read: Part | None = None) -> None:
         self._name, self._read = name, read
 
     def cells(self, outputs: Any) -> Cells:
-        numbers = self._read(outputs) if self._read else column(outputs).astype(np.float64)
+        return self.of(self._read(outputs) if self._read else column(outputs).astype(np.float64))
+
+    def of(self, numbers: Floats) -> Cells:
+        """The cell of each number."""
         finite = np.isfinite(numbers)
         mantissa, exponent = np.frexp(np.where(finite, numbers, 0.0))
         whole = (np.abs(mantissa) * 2.0**53).astype(np.int64)
         lowest = np.frexp((whole & -whole).astype(np.float64))[1].astype(np.int64)  # 0 for zero, 1 .. 54
         binade = np.clip(exponent.astype(np.int64) + 64, 0, 127)
         cells: Cells = (np.signbit(numbers) * 128 + binade) * 64 + lowest
-        return np.where(finite, cells, self.size - 1)
+        odd = self.size - 1 - np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2))
+        return np.where(finite, cells, odd)
 
     def words(self, cells: Cells) -> str:
         parts = []
         for cell in cells[:SHOWN]:
-            if cell == self.size - 1:
-                parts.append("it is not finite")
+            if cell >= self.size - 3:
+                parts.append(("no number", "+infinity", "-infinity")[self.size - 1 - int(cell)])
                 continue
             rest, lowest = divmod(int(cell), 64)
             sign, binade = divmod(rest, 128)
@@ -178,7 +186,9 @@ class Codes(View):
     @staticmethod
     def fit(rows: NDArray[Any]) -> bool:
         """Whether these vectors are whole and few enough."""
-        if not np.isfinite(rows).all() or (rows != np.floor(rows)).any():
+        if rows.dtype.kind == "f" and (not np.isfinite(rows).all() or (rows != np.floor(rows)).any()):
+            return False
+        if max(-int(rows.min()), int(rows.max())) >= EXACT:
             return False
         spans = rows.max(axis=0) * 1.0 - rows.min(axis=0) + 3
         return bool(np.log2(spans).sum() < 62)
@@ -216,12 +226,15 @@ class Line(Between):
     With `products`, the squares and products of parts count as parts: spreads and ties differ, too.
     """
 
+    enough = ENOUGH
+
     def __init__(self, read: Rows, zero: Floats, one: Floats, *, products: bool = False) -> None:
         self._rows, self._products = read, products
         some = np.vstack([zero[:FIT], one[:FIT]])
         self._middle: Floats = np.median(some, axis=0)
         # heavy tails would drown a product
-        self._reach: Floats = np.quantile(np.abs(some - self._middle), 0.99, axis=0) + 1e-300
+        reach = np.quantile(np.abs(some - self._middle), 0.99, axis=0)
+        self._reach: Floats = np.where(reach > 0, reach, 1.0)
         a, b = (np.stack(list(self._features(rows[:FIT])), axis=1) for rows in (zero, one))
         spread = np.cov(np.vstack([a - a.mean(axis=0), b - b.mean(axis=0)]).T).reshape(a.shape[1], a.shape[1])
         ridge = 1e-9 * (np.trace(spread) + 1e-12) * np.eye(len(spread))
@@ -252,10 +265,12 @@ class Line(Between):
 class Odds(Between):
     """Cells along the sum of what each part tells by itself: best where noise on the parts is independent."""
 
-    def __init__(self, read: Rows, zero: Floats, one: Floats) -> None:
-        self._rows = read
+    enough = ENOUGH
+
+    def __init__(self, read: Rows, kept: list[int], zero: Floats, one: Floats) -> None:
+        self._rows, self._kept = read, kept
         self._parts: list[tuple[Floats, Floats]] = []
-        for a, b in zip(zero.T[:ADDED], one.T[:ADDED], strict=True):
+        for a, b in ((zero[:, i], one[:, i]) for i in kept):
             cuts = _cuts(np.concatenate([a, b]), min(FEWER, max(8, len(zero) // 200)))
             seen = [np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1) + 10 for x in (a, b)]
             self._parts.append((cuts, np.log(seen[0] / seen[1])))
@@ -267,62 +282,75 @@ class Odds(Between):
 
     def _added(self, rows: Floats) -> Floats:
         total: Floats = np.zeros(len(rows))
-        for part, (cuts, tells) in zip(rows.T, self._parts, strict=False):
-            total += tells[np.searchsorted(cuts, part)]
+        for i, (cuts, tells) in zip(self._kept, self._parts, strict=True):
+            total += tells[np.searchsorted(cuts, rows[:, i])]
         return total
 
 
 def views_of(zero: Any, one: Any) -> Iterator[View]:
     """The views that fit these outputs."""
-    both = [*zero, *one] if _is_list(zero) or _is_list(one) else np.concatenate([zero, one])
-    numbers = _numeric(both)
-    if numbers is None:
-        seen = Counter(hashable(both))
-        yield Kinds(list(dict.fromkeys(map(_kind, both))))
-        yield Atoms([value for value, _ in seen.most_common(ATOMS * 20)])
-        if any(isinstance(value, (int, float, np.number)) for value in both):
-            yield from _on_a_line(column(both))
-        elif any(_is_vector(value) for value in both):
-            yield from _vectors(Rows.of(both), zero, one)
-    elif numbers.ndim > 1:
-        yield from _vectors(Rows.of(both), zero, one)
-    else:
+    both = joined([zero, one])
+    if isinstance(both, np.ndarray):
+        yield from _vectors(Rows.of(both), zero, one) if both.ndim > 1 else _on_a_line(both)
+        return
+    numbers = column(both)
+    if all(isinstance(value, (bool, int, float)) for value in both):
         yield from _on_a_line(numbers)
+        return
+    seen = Counter(values(both))
+    yield Kinds(list(dict.fromkeys(map(_kind, seen))))
+    yield Atoms([value for value, _ in seen.most_common(ATOMS * 20)])
+    if not np.isnan(numbers).all():
+        yield from _on_a_line(numbers)
+    yield from _vectors(Rows.of(both), zero, one)
 
 
 def _on_a_line(numbers: NDArray[Any]) -> Iterator[View]:
     if numbers.dtype.kind in "biu":
         low, high = int(numbers.min()), int(numbers.max())
-        if high - low <= ATOMS:
+        if high - low <= ATOMS and max(-low, high) < EXACT:
             yield Whole(low, high)
             return
         numbers = numbers.astype(np.float64)
-    finite = numbers[np.isfinite(numbers)]
-    if not len(finite):
-        return
+    finite = numbers[np.isfinite(numbers)].astype(np.float64)
     yield Bits()
-    if len(different := np.unique(finite)) <= ATOMS:
-        yield Atoms(different.tolist())
-    yield Between(_cuts(finite))
+    if len(finite):
+        if len(different := np.unique(finite)) <= ATOMS:
+            yield Atoms(different.tolist())
+        yield Between(_cuts(finite))
 
 
 def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
-    zero, one = read(first), read(second)
-    both = np.vstack([zero, one])
+    rows, others = read(first), read(second)
+    both = np.vstack([rows, others])
     if Codes.fit(both):
         yield Codes(read, both)
-    for i in range(min(read.width, PARTS)):
-        part = both[:, i].astype(np.float64)
-        finite = part[np.isfinite(part)]
-        if len(finite):
-            yield Between(_cuts(finite), f"part {i + 1} of the output", Part(read, i))
-            if (finite != np.floor(finite)).any():
-                yield Bits(f"part {i + 1}", Part(read, i))
-    zero, one = _tame(zero), _tame(one)
-    yield Odds(read, zero, one)
+    zero, one = _tame(rows), _tame(others)
+    telling = _telling(read, zero, one, lambda part: np.searchsorted(_cuts(part, FEWER), part))
+    for i in telling[:PARTS]:
+        yield Between(
+            _cuts(np.concatenate([zero[:, i], one[:, i]])), f"part {i + 1} of the output", Part(read, i)
+        )
+    if both.dtype.kind == "f":
+        for i in _telling(read, zero, one, Bits().of)[:PARTS]:
+            yield Bits(f"part {i + 1}", Part(read, i))
+    yield Odds(read, telling[:ADDED], zero, one)
     yield Line(read, zero, one)
     if read.width <= PRODUCTS:
         yield Line(read, zero, one, products=True)
+
+
+def _telling(read: Rows, zero: Floats, one: Floats, cells: Callable[[Floats], Cells]) -> list[int]:
+    """The parts by how differently the first outputs of either input fall into cells of them."""
+    few = min(LOOK, len(zero), len(one))
+
+    def apart(i: int) -> float:
+        found = cells(np.concatenate([zero[:few, i], one[:few, i]]))
+        _, places = np.unique(found, return_inverse=True)
+        sides = (np.bincount(side, minlength=places.max() + 1) for side in (places[:few], places[few:]))
+        return float(np.abs(next(sides) - next(sides)).sum())
+
+    return sorted(range(read.width), key=lambda i: -apart(i))
 
 
 def _cuts(numbers: Floats, count: int = QUANTILES) -> Floats:
@@ -332,76 +360,6 @@ def _cuts(numbers: Floats, count: int = QUANTILES) -> Floats:
     often = np.searchsorted(ordered, cuts, side="right") - np.searchsorted(ordered, cuts, side="left") > 1
     found: Floats = np.unique(np.concatenate([cuts, np.nextafter(cuts[often], -np.inf)]))
     return found
-
-
-# Outputs as numbers: whatever does not fit becomes NaN, for which every view has a cell ------------------
-
-
-def _numeric(outputs: Any) -> NDArray[Any] | None:
-    """Numbers as an array of one or two dimensions; None for anything else."""
-    try:
-        found = np.asarray(outputs)
-    except ValueError:
-        return None  # vectors of several lengths
-    if found.dtype.kind not in "biuf" or not found.ndim:
-        return None
-    found = found.reshape(len(found), -1) if found.ndim > 1 else found
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-
-
-def column(outputs: Any) -> NDArray[Any]:
-    """One number for each output."""
-    found = _numeric(outputs)
-    if found is not None and found.ndim == 1:
-        return found
-    return np.array([_number(value) for value in outputs], dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Reads vectors as rows of this width. Where lengths differ, the last part is the length."""
-
-    width: int
-    ragged: bool
-
-    @classmethod
-    def of(cls, outputs: Any) -> Rows:
-        """The reader for vectors like these."""
-        found = _numeric(outputs)
-        if found is not None:
-            return cls(found.shape[1], ragged=False)
-        return cls(1 + max(len(_parts(value)) for value in outputs if _is_vector(value)), ragged=True)
-
-    def __call__(self, outputs: Any) -> NDArray[Any]:
-        found = _numeric(outputs)
-        if found is not None and found.ndim == 2 and found.shape[1] == self.width and not self.ragged:
-            return found
-        rows = np.full((len(outputs), self.width), -1.0 if self.ragged else np.nan)
-        for row, value in zip(rows, outputs, strict=True):
-            parts = [_number(part) for part in _parts(value)] if _is_vector(value) else []
-            if self.ragged:
-                kept = parts[: self.width - 1]
-                row[: len(kept)], row[-1] = kept, len(parts)
-            elif len(parts) == self.width:
-                row[:] = parts
-        return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Reads one part of each vector."""
-
-    rows: Rows
-    place: int
-
-    def __call__(self, outputs: Any) -> Floats:
-        return self.rows(outputs)[:, self.place].astype(np.float64)
-
-
-def hashable(outputs: Any) -> list[Any]:
-    """Outputs that can be looked up."""
-    values = outputs.tolist() if isinstance(outputs, np.ndarray) else list(outputs)
-    return [_frozen(value) for value in values]
 
 
 def _clipped(numbers: NDArray[Any], low: int, high: int) -> Cells:
@@ -419,46 +377,10 @@ def _tame(rows: Floats) -> Floats:
     return tame
 
 
-def _number(value: Any) -> float:
-    if _is_vector(value) and len(parts := _parts(value)) == 1:
-        value = parts[0]
-    if isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
-    return math.nan
-
-
-def _parts(value: Any) -> list[Any]:
-    """A vector, however deep, as one row."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return [part for each in value for part in _parts(each)] if isinstance(value, (tuple, list)) else [value]
-
-
-def _is_list(outputs: Any) -> bool:
-    return not isinstance(outputs, np.ndarray)
-
-
-def _is_vector(value: Any) -> bool:
-    return isinstance(value, (tuple, list, np.ndarray))
-
-
-def _kind(value: Any) -> str:
-    kind = type(value).__name__
-    return repr(value) if kind == "Raised" else f"a {kind}" if value is not None else "None"
-
-
-def _frozen(value: Any) -> Any:
-    """Something to look up: lists as tuples, what else cannot be as its text; every NaN is the same."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_frozen, value))
-    if isinstance(value, Mapping):
-        return tuple((_frozen(key), _frozen(each)) for key, each in value.items())
-    if isinstance(value, float) and math.isnan(value):
-        return "nan"
-    return value if isinstance(value, Hashable) else repr(value)
+def _kind(value: Hashable) -> Hashable:
+    if isinstance(value, (bool, int, float)) or value == "nan":
+        return "a number"
+    return repr(value) if isinstance(value, Raised) or value is None else f"a {type(value).__name__}"
 
 
 def _stretch(low: float, high: float) -> str:

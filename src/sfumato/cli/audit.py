@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
 import importlib
 import importlib.util
@@ -71,28 +72,30 @@ def command(
     """
     if ours == (target is not None):
         raise InvalidParameter("target", target, "name a function (file.py:function), or audit --ours")
-    watch = _bar if sys.stderr.isatty() else lambda _: None
-    if ours:
-        found = standing.audits(samples=samples, confidence=confidence, watch=watch)
-    else:
-        parameters = dict(_parameter(each) for each in given)
-        pairs = _pairs(zero, one, kind)
-        assert target is not None
-        looked = search if len(pairs) > 1 or any(len(each) > 1 for each in parameters.values()) else _one
-        found = [
-            looked(
-                Fresh(lambda: _loaded(target), target),
-                pairs,
-                claim=_claim(claim, parameters),
-                delta=delta,
-                samples=samples,
-                confidence=confidence,
-                parameters=parameters,
-                cores=cores or _cores(),
-                watch=watch,
-            )
-        ]
-    if sys.stderr.isatty():
+    shows = sys.stderr is not None and sys.stderr.isatty()
+    watch = _bar if shows else lambda _: None
+    with contextlib.redirect_stdout(sys.stderr):  # what a function prints is no part of the answer
+        if ours:
+            found = standing.audits(samples=samples, confidence=confidence, watch=watch)
+        else:
+            parameters = dict(_parameter(each) for each in given)
+            pairs = _pairs(zero, one, kind)
+            assert target is not None
+            looked = search if len(pairs) > 1 or any(len(each) > 1 for each in parameters.values()) else _one
+            found = [
+                looked(
+                    Fresh(lambda: _loaded(target), target),
+                    pairs,
+                    claim=_claim(claim, parameters),
+                    delta=delta,
+                    samples=samples,
+                    confidence=confidence,
+                    parameters=parameters,
+                    cores=cores or _cores(),
+                    watch=watch,
+                )
+            ]
+    if shows:
         click.echo("\r" + " " * (WIDTH + 12) + "\r", err=True, nl=False)
     if file:
         title = "Sfumato's own mechanisms, audited" if ours else f"Audit of {target}"
@@ -138,7 +141,7 @@ def _claim(text: str | None, parameters: dict[str, list[Any]]) -> Callable[..., 
     if text is None:
         return None
     if text in parameters:
-        return lambda **values: float(values[text])
+        return lambda **values: _number(text, values[text])
     try:
         return float(text)
     except ValueError:
@@ -146,6 +149,12 @@ def _claim(text: str | None, parameters: dict[str, list[Any]]) -> Callable[..., 
         raise InvalidParameter(
             "claim", text, f"give a number, or the name of a --with parameter ({known})"
         ) from None
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)):
+        raise InvalidParameter("claim", value, f"--with {name}=... gives no number")
+    return float(value)
 
 
 def _cores() -> int:

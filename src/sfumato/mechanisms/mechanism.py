@@ -86,7 +86,8 @@ class Finite(Law[Y]):
 
     def mass(self, y: Y) -> Fraction:
         """The probability of y, exactly."""
-        return self.masses[self.outcomes.index(y)] if y in self.outcomes else Fraction(0)
+        pairs = zip(self.outcomes, self.masses, strict=True)
+        return sum((mass for outcome, mass in pairs if outcome == y), Fraction(0))
 
     def probability(self, y: Y) -> float:
         return float(self.mass(y))
