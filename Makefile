@@ -24,7 +24,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 src tests/unit tests/laws tests/plans tests/test_architecture.py
+	$(BIN)/pytest -n 2 -m "not slow" src tests/unit tests/laws tests/plans tests/test_architecture.py
 
 bench: $(READY)
 	set -e; for file in benchmarks/*.py; do $(BIN)/python $$file; done

@@ -320,6 +320,7 @@ def test_every_family_has_a_page_with_its_law_proof_accuracy_use_and_picture() -
             assert re.search(word, text, flags=re.IGNORECASE), (family, word)
 
 
+@pytest.mark.slow
 def test_the_pictures_are_what_the_script_draws() -> None:
     spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "pictures" / "draw.py")
     assert spec is not None

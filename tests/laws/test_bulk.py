@@ -90,6 +90,7 @@ def below_by_coins(n: int, count: int, coins: Coins) -> NDArray[np.int64]:
     return np.array([coins.below(n) for _ in range(count)], dtype=np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("linear", "square"), [(Fraction(1, 4), 0), (Fraction(2, 9), 0), (0, Fraction(1, 70))]
 )

@@ -317,6 +317,7 @@ def test_cube_noise_is_drawn_around_the_answer_and_refuses_too_many_coordinates(
 # Grids and bounded ranges --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.fractions(-9, 9, max_denominator=50), st.fractions(-2, 2, max_denominator=50)),
@@ -444,6 +445,7 @@ def neighbours(scores: list[int], moves: list[int]) -> list[int]:
     return [score + move for score, move in zip(scores, moves, strict=True)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 1)), min_size=1, max_size=5), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_no_choice_tells_more_than_its_bound(pairs: list[tuple[int, int]], monotone: bool) -> None:
@@ -947,6 +949,7 @@ def test_a_state_serves_its_own_mechanism_once() -> None:
     assert len(replies) == 50
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=5),
     st.data(),

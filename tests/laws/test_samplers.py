@@ -28,6 +28,7 @@ def given_success(masses: dict[int | None, Fraction], undecided: Fraction) -> di
     return found
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 40))
 @settings(max_examples=40, deadline=None)
 def test_below_is_uniform_on_fair_bits(n: int, extra: int) -> None:

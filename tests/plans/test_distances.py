@@ -180,6 +180,7 @@ def test_neighbours_move_a_golden_plan_as_far_as_claimed_and_no_further(
     check_both_ways(find(policy), golden(policy)[name], LOOSE.get(name, TIGHT)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", STRANGE_PLANS)
 def test_the_same_holds_for_strange_types_bounds_and_names(
     sql: str, find: Callable[[str], Neighbourhood]
@@ -187,6 +188,7 @@ def test_the_same_holds_for_strange_types_bounds_and_names(
     check_both_ways(find("strange"), sql, STRANGE_PLANS[sql][1])
 
 
+@pytest.mark.slow
 def test_who_keeps_to_the_cap_counts_in_full(find: Callable[[str], Neighbourhood]) -> None:
     """Claims and caps that shrink together stay private, but cut people whom the policy lets through."""
     for policy, sql, most in (

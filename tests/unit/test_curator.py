@@ -740,6 +740,7 @@ def test_a_share_is_filled_up_out_of_a_total_that_is_not(tmp_path: Path) -> None
     assert ana.ledger.left_for("ana") == Guarantee.parse("0.1")
 
 
+@pytest.mark.slow
 def test_colluding_analysts_never_pass_the_total(tmp_path: Path) -> None:
     """Ten shares of 0.3 out of 1: together they get 1, however they take turns."""
     path = counting(tmp_path, 'epsilon = "1"')

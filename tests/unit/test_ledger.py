@@ -673,6 +673,7 @@ def _spend_all(address: str, witness: str, worker: int, ready: Any, queue: Any) 
     queue.put(paid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_eight_processes_together_cannot_overspend(place: Place, method: str) -> None:
     count = 8 if method == "fork" else 3
@@ -1037,6 +1038,7 @@ def test_a_connection_cut_while_idle_is_opened_again(
     assert book.spent == epsilon("0.25")
 
 
+@pytest.mark.slow
 def test_an_interrupted_writer_holds_no_lock(place: Place) -> None:
     """Ctrl-C after each number of calls and returns: the next one, and other servers, go on."""
     book, other = place.open("1000"), place.open("1000", name="other")
