@@ -204,12 +204,11 @@ def test_the_ends_of_a_type_have_cells(kind: Any, width: tuple[int, ...]) -> Non
 
 
 def test_arrays_are_read_as_lists_are() -> None:
-    for outputs in (
-        DICE.normal(size=50),
-        DICE.integers(0, 9, 50),
-        DICE.normal(size=(50, 2)),
-        DICE.random((50, 2, 2)),
-    ):
+    huge, shares = DICE.integers(2**53 - 3, 2**53 + 9, 50), DICE.random(50)
+    several: list[Any] = [huge, -huge, huge.astype(np.uint64) * 1024, shares, DICE.integers(0, 9, 50)]
+    several += [shares.astype(np.longdouble), shares.astype(np.float16), DICE.normal(size=(50, 2))]
+    several += [DICE.random((50, 2, 2)), np.stack([huge, huge], axis=1)]
+    for outputs in several:
         for view in views_of(many(outputs[:25], 25), many(outputs[25:], 25)):
             assert view.cells(many(outputs, 50)).tolist() == view.cells(read(list(outputs))).tolist(), view
 

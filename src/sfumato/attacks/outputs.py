@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LETTERS = 200  # of a text that nobody else wrote
 DEPTH = 20  # of lists in lists
+EXACT = 1 << 53  # whole numbers from here on are read as floats
 NUMBERS = (bool, int, float)
 
 
@@ -70,7 +71,7 @@ def many(outputs: Any, size: int) -> Any:
     elif (
         isinstance(outputs, np.ndarray) and outputs.dtype.kind in "biuf" and not np.ma.isMaskedArray(outputs)
     ):
-        return _shaped(outputs.copy())
+        return _shaped(_narrow(outputs))
     else:
         return listed([one(value) for value in outputs])
     raise InvalidParameter(
@@ -79,6 +80,14 @@ def many(outputs: Any, size: int) -> Any:
         f"it takes two arguments, so it was asked for {size} outputs at once; return so many, or give the "
         f"second argument a value (--with NAME=VALUE, parameters={{...}})",
     )
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy in which whole numbers that no float holds are floats, as they are elsewhere."""
+    wide = array.dtype.itemsize > 8 or (
+        array.dtype.kind in "iu" and bool(((array >= EXACT) | (array <= -EXACT)).any())
+    )
+    return array.astype(np.float64) if wide else array.copy()
 
 
 def _shaped(array: NDArray[Any]) -> Any:
@@ -92,21 +101,11 @@ def _shaped(array: NDArray[Any]) -> Any:
 def listed(values: list[Any]) -> Any:
     """Plain values; as an array if all are of one kind of number, or vectors of one length."""
     kinds = set(map(type, values))
-    try:
-        if len(kinds) == 1 and kinds <= set(NUMBERS):
-            array = np.array(values)
-            return array if array.dtype.kind in "bif" else values
-        lengths = set(map(len, values)) if kinds == {tuple} else set()
-        if (
-            len(lengths) == 1
-            and 0 not in lengths
-            and set(map(type, chain.from_iterable(values))) <= set(NUMBERS)
-        ):
-            array = np.array(values)
-            return _shaped(array) if array.dtype.kind in "bif" else values
-    except OverflowError:  # whole numbers that no array holds
-        pass
-    return values
+    if len(kinds) == 1 and kinds <= set(NUMBERS):
+        return np.array(values)
+    lengths = set(map(len, values)) if kinds == {tuple} else set()
+    flat = chain.from_iterable(values) if len(lengths) == 1 and lengths != {0} else iter(("",))
+    return _shaped(np.array(values)) if set(map(type, flat)) <= set(NUMBERS) else values
 
 
 def one(value: Any) -> Any:
@@ -138,15 +137,17 @@ def plain(value: Any, depth: int = 0) -> Any:
     >>> plain({"a": [1, 2 + 1j]})
     (('a', (1, (2.0, 1.0))),)
     """
-    if type(value) in (bool, int, float, str, bytes, type(None), Raised):
+    if type(value) is int:
+        return value if -EXACT < value < EXACT else number(value)
+    if type(value) in (bool, float, str, bytes, type(None), Raised):
         return value
     if depth > DEPTH:
         return "..."
     if isinstance(value, np.generic):
         item = value.item()
         return float(value) if isinstance(item, np.generic) else plain(item, depth + 1)
-    if isinstance(value, (bool, int)):
-        return int(value)
+    if isinstance(value, int):
+        return plain(int(value), depth + 1)
     if isinstance(value, (float, Fraction, Decimal)):
         return number(value)
     if isinstance(value, complex):

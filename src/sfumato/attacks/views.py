@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.attacks.outputs import Part, Raised, Rows, column, joined, values
+from sfumato.attacks.outputs import EXACT, Part, Raised, Rows, column, joined, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -39,7 +39,6 @@ FEWER, ADDED = 64, 64  # quantiles of a part, and parts, whose evidence is added
 FIT = 50_000  # vectors of either input that teach a direction
 ENOUGH = 300_000  # outputs by which what takes long is judged
 LOOK = 5000  # outputs that say which parts of a vector tell most
-EXACT = 1 << 53  # whole numbers below are the same as floats
 ODD = "no number"
 
 
