@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +74,29 @@ def example(name: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def children(process: int) -> list[int]:
+    """From /proc: pgrep is not on every machine."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                text = (each / "stat").read_text(encoding="utf-8")
+            except OSError:  # gone meanwhile
+                continue
+            if int(text.rsplit(")", 1)[1].split()[1]) == process:
+                found.append(int(each.name))
+    return found
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 INF, NAN = float("inf"), float("nan")

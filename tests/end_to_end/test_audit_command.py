@@ -8,10 +8,14 @@ import pty
 import signal
 import subprocess
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.end_to_end.test_command_line import SFUMATO, run
+from tests.support import children, is_running
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MINE = """
 import numpy as np
@@ -114,35 +118,12 @@ def test_our_own_mechanisms(folder: Path) -> None:
         (["mine.py:noisy", "--zero", "'a'"], "it failed"),
         (["mine.py:tens"], "needs size, epsilon"),
         (["mine.py:two"], "one int"),
-        (["mine.py:noisy", "--html", "no/such/folder.html"], "No such file"),
+        (["mine.py:noisy", "--html", "no/such/folder.html"], "no such folder"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
 def test_a_mistake_is_named(asked: list[str], says: str, folder: Path) -> None:
     assert says in run("audit", *asked, folder=folder, code=1).stderr
-
-
-def children(process: int) -> list[int]:
-    """From /proc: pgrep is not on every machine."""
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                text = (each / "stat").read_text(encoding="utf-8")
-            except OSError:  # gone meanwhile
-                continue
-            if int(text.rsplit(")", 1)[1].split()[1]) == process:
-                found.append(int(each.name))
-    return found
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 @pytest.mark.parametrize("subject", ["late", "stubborn"])

@@ -7,7 +7,9 @@ import math
 import multiprocessing
 import os
 import random
+import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import optimize, special, stats
+from tests.support import children, is_running
 
 from sfumato.attacks import neighbours, report
 from sfumato.attacks.audit import Audit, audit, bound, exactly, search
@@ -52,10 +55,50 @@ def test_no_stream_is_read_twice_for_one_input(cores: int) -> None:
     for side in (0, 1):
         outputs = np.concatenate([piece[side] for piece in pieces])
         assert len(np.unique(outputs)) == 2000
-    same = pieces[0][0] == pieces[0][1]
-    assert (
-        same.all() if cores == 2 else not same.any()
-    )  # two processes begin with the same seed: see the proof
+    assert not (pieces[0][0] == pieces[0][1]).any()  # dice that fall alike in two processes are found out
+
+
+def test_what_differs_by_process_is_no_leak() -> None:
+    named = [Fresh(lambda: lambda _, name=f"{os.getpid()}": (name, os.urandom(1)[0] % 4))]
+    named.append(Fresh(lambda: lambda _: f"{os.getpid()} {os.urandom(1)[0] % 4}"))
+    for subject in named:
+        for _ in range(5):
+            assert audit(subject, samples=4000, confidence=1 - 1e-9, cores=2).epsilon == 0
+
+
+def test_where_something_lies_in_memory_is_no_leak() -> None:
+    def failing(x: Any) -> int:
+        if DICE.random() < 0.5:
+            raise KeyError(x)
+        return 0
+
+    assert audit(failing, object(), object(), samples=4000, confidence=1 - 1e-9).epsilon == 0
+
+
+def test_an_input_with_a_default_is_given_all_the_same() -> None:
+    def plain_copy(x: int = 0, eps: float = 1.0) -> float:
+        return x * eps
+
+    def packed(*given: int, eps: float = 1.0) -> float:
+        return given[0] * eps
+
+    for subject in (plain_copy, packed):
+        assert audit(subject, samples=400, parameters={"eps": 1.0}).epsilon > 2
+
+
+def test_a_subject_with_processes_of_its_own_leaves_none() -> None:
+    def forking() -> Any:
+        child = subprocess.Popen(["sleep", "60"])
+        return lambda _: child.pid * 0
+
+    with Room(Fresh(forking), cores=2) as room:
+        room.outputs((Input(0), Input(1)), 10)
+        began = {each for worker in room._workers for each in children(worker._process.pid or 0)}
+    assert len(began) == 2
+    deadline = time.monotonic() + 10
+    while any(map(is_running, began)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_what_is_made_afresh_is_made_where_it_runs() -> None:
@@ -79,7 +122,7 @@ def test_what_fails_says_so_and_leaves_no_process(cores: int) -> None:
         raise OSError("no such server")
 
     subjects: list[tuple[Any, str]] = [
-        (many, "51 of them"),
+        (many, r"\d of them"),
         (lambda _x, _size: 7, "one int"),
         (broken, "RuntimeError: no such table"),
         (three, "needs _scale, _limit"),
@@ -302,6 +345,7 @@ def test_a_rare_odd_output_does_not_change_how_the_others_are_read() -> None:
         lambda x, n: pd.DataFrame({"a": DICE.random(n) + x, "b": DICE.random(n)}),
         lambda x, n: pd.Series(DICE.random(n) + x),
         lambda x: sys.exit(1) if x else 0,
+        lambda x, n: np.full(n, 1j * x, "clongdouble"),
         lambda x: DICE.random(100) * (1 + 5 * (np.arange(100) == 90) * x),
         lambda x: (*DICE.random(DICE.integers(1, 4)).tolist(), x),
     ],
@@ -437,7 +481,10 @@ def test_a_search_passes_over_inputs_that_fail_unless_all_do() -> None:
             raise ValueError("negative")
         return np.full(size, x)
 
-    assert search(positive, [(-1, 0), (0, 1)], samples=2000).epsilon > 2
+    for cores in (1, 2):
+        assert search(positive, [(-1, 0), (0, 1)], samples=2000, cores=cores).epsilon > 2
+    unsendable: list[tuple[Any, Any]] = [(0, 1), (0, lambda: 1)]
+    assert search(lambda x: x, unsendable, samples=2000, cores=2).epsilon > 2
     with pytest.raises(InvalidParameter, match="negative"):
         search(positive, [(-1, 0), (-2, -1)], samples=2000)
     with pytest.raises(InvalidParameter, match="at least one pair"):

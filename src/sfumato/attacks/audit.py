@@ -192,6 +192,11 @@ def search(
     """
     whole = Test(delta, confidence, samples)
     begun, test = time.perf_counter(), replace(whole, samples=whole.samples // 2)
+    if not isinstance(pairs, Iterable):
+        raise InvalidParameter("pairs", pairs, "give pairs (zero, one) of neighbouring inputs")
+    for name, tried in parameters.items():
+        if not isinstance(tried, (list, tuple, range)):
+            raise InvalidParameter(f"parameters[{name!r}]", tried, "give a list of values to try")
     inputs = list(pairs)
     if any(not isinstance(pair, (tuple, list)) or len(pair) != 2 for pair in inputs):
         raise InvalidParameter("pairs", inputs, "give pairs (zero, one) of neighbouring inputs")
@@ -427,7 +432,10 @@ def _certified(
             f"every call failed with {learned[0][0]!r} on {pair[0]!r} and {pair[1]!r}: give "
             "inputs that it takes",
         )
-    chosen = _outputs(room, pair, test.choice, lambda done: watch((test.part + done) / each))
+    late: Watch = lambda done: watch((test.part + done) / each)  # noqa: E731
+    chosen = _outputs(
+        room, pair, test.choice, late, swapped=True
+    )  # an event of a process, not of an input, fails
     most = ROOM // max(map(_width, (*learned, *chosen)))
     _, event = _best_event(_some(learned, most), _some(chosen, most), test.delta, test.size, test.miss)
     often, seldom, done, seen = 0, 0, 0, []
@@ -469,7 +477,8 @@ def _most_promising(
         scores, failed = [], None
         for i, pair in enumerate(alive):
             try:
-                learned, chosen = (_outputs(room, pair, size, lambda _: None) for _ in range(2))
+                learned = _outputs(room, pair, size, lambda _: None)
+                chosen = _outputs(room, pair, size, lambda _: None, swapped=True)
             except InvalidParameter as error:
                 failed, score = error, -math.inf
             else:
@@ -484,11 +493,11 @@ def _most_promising(
     return alive[0]
 
 
-def _outputs(room: Room, pair: Pair, size: int, watch: Watch) -> tuple[Any, Any]:
+def _outputs(room: Room, pair: Pair, size: int, watch: Watch, *, swapped: bool = False) -> tuple[Any, Any]:
     """Outputs in pieces, so that a slow subject shows that it moves."""
     found, done = [], 0
     for piece in _chunks(size):
-        found.append(room.outputs(pair, piece))
+        found.append(room.outputs(pair, piece, swapped=swapped))
         done += piece
         watch(done)
     zero, one = zip(*found, strict=True)

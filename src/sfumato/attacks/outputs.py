@@ -7,6 +7,7 @@ nothing has to be imported to read it. Every view reads an output in one way, wh
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LETTERS = 200  # of a text that nobody else wrote
+ADDRESS = re.compile("0x[0-9a-fA-F]+")
 DEPTH = 20  # of lists in lists
 EXACT = 1 << 53  # whole numbers from here on are read as floats
 NUMBERS = (bool, int, float)
@@ -51,6 +53,7 @@ def text(value: object) -> str:
         said = str(value)
     except Exception:
         said = type(value).__name__
+    said = ADDRESS.sub("0x...", said)  # where something lies in memory tells nothing about an input
     return said if len(said) <= LETTERS else f"{said[:LETTERS]} ..."
 
 
@@ -64,7 +67,8 @@ def many(outputs: Any, size: int) -> Any:
     """
     if hasattr(outputs, "to_numpy"):  # a frame or a series
         outputs = outputs.to_numpy()
-    if not isinstance(outputs, Collection) or isinstance(outputs, (Mapping, Set, str, bytes)):
+    alone = isinstance(outputs, np.ndarray) and not outputs.ndim
+    if alone or not isinstance(outputs, Collection) or isinstance(outputs, (Mapping, Set, str, bytes)):
         what = f"one {type(outputs).__name__}"
     elif len(outputs) != size:
         what = f"{len(outputs)} of them"
@@ -145,7 +149,9 @@ def plain(value: Any, depth: int = 0) -> Any:
         return "..."
     if isinstance(value, np.generic):
         item = value.item()
-        return float(value) if isinstance(item, np.generic) else plain(item, depth + 1)
+        if isinstance(item, np.generic):  # wider than anything in Python
+            item = complex(value) if np.iscomplexobj(value) else float(value)
+        return plain(item, depth + 1)
     if isinstance(value, int):
         return plain(int(value), depth + 1)
     if isinstance(value, (float, Fraction, Decimal)):
@@ -168,8 +174,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         return tuple(plain(each, depth + 1) for each in value)
     if isinstance(value, (str, bytes)):
         return str(value)
-    said = text(value)
-    return type(value).__name__ if " at 0x" in said else said  # an address tells nothing about an input
+    return text(value)
 
 
 def number(value: Any) -> float:

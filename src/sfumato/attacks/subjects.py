@@ -1,14 +1,16 @@
 """What is audited, and how its outputs are drawn: here, or in two processes of its own, one for each input.
 
-Guarantee: outputs of one input are independent if the subject's calls are, also where its dice were seeded
-before it was given to us.
-Proof: all outputs of an input come out of one process, one after the other, so no stream is read twice. The
-two inputs may share a stream when their processes began from the same seed; their counts are then not
-independent of each other, but the bound adds the chances that either misleads and asks for no independence.
+Guarantee: outputs of one input are independent of each other and of all that was drawn before, if calls are.
+Proof: nothing is drawn twice from one process, and two processes that would draw the same, because their dice
+were seeded before they began, are found out at the start; then one of them runs both inputs.
+
+What differs between the processes and not between the inputs (a name made at import, an address) must not
+pass for a leak. So whoever looks for an event can have the inputs swapped between the processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
 import multiprocessing
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sfumato.attacks.outputs import Raised, listed, many, one, text
+from sfumato.attacks.outputs import Raised, listed, many, one, text, values
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import SystemCoins
 from sfumato.mechanisms.mechanism import Additive, Conversation, Mechanism
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
 
 LONG = 80  # letters of an input that are shown
-GRACE = 2.0  # seconds to end in
+GRACE, WAIT = 2.0, 0.5  # seconds to end in, and after which we look whether anybody is there
+LOOK = 64  # outputs that show whether the dice of two processes fall alike
 STOPS = (Exception, SystemExit, GeneratorExit)  # what a call may end with, other than by our own hand
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError)  # what no pipe carries
 
@@ -90,6 +93,7 @@ class Room:
             raise InvalidParameter("cores", cores, "1, or 2 for one process for each of the two inputs")
         self._subject, self._workers = subject, [_Worker(subject) for _ in range(2)] if cores == 2 else []
         self._draws: Callable[[Input, int], Any] | None = None
+        self._are_told_apart = False
 
     def __enter__(self) -> Room:
         return self
@@ -100,9 +104,9 @@ class Room:
         for worker in self._workers:
             worker.stop()
 
-    def outputs(self, pair: tuple[Input, Input], size: int) -> tuple[Any, Any]:
-        """So many outputs of each."""
-        zero, one = self._both(pair, size, None)
+    def outputs(self, pair: tuple[Input, Input], size: int, *, swapped: bool = False) -> tuple[Any, Any]:
+        """So many outputs of each; `swapped`, from the process that is otherwise the other's."""
+        zero, one = self._both(pair, size, None, swapped=swapped)
         return zero, one
 
     def counts(self, pair: tuple[Input, Input], size: int, event: Counter) -> tuple[int, int]:
@@ -110,20 +114,39 @@ class Room:
         zero, one = self._both(pair, size, event)
         return zero, one
 
-    def _both(self, pair: tuple[Input, Input], size: int, event: Counter | None) -> list[Any]:
+    def _both(
+        self, pair: tuple[Input, Input], size: int, event: Counter | None, *, swapped: bool = False
+    ) -> list[Any]:
         if self._workers:
-            for worker, each in zip(self._workers, pair, strict=True):
-                worker.ask(each, size, event)
-            answers = [
-                worker.answer() for worker in self._workers
-            ]  # both, or the next would hear of this one
-            for answer in answers:
-                if isinstance(answer, Failure):
-                    raise InvalidParameter(answer.name, answer.value, answer.advice)
-            return answers
+            self._tell_apart(pair[0])
+            return self._asked(self._workers[::-1] if swapped else self._workers, pair, size, event)
         if self._draws is None:
             self._draws = _draws(self._subject)
         return [_done(self._draws, each, size, event) for each in pair]
+
+    def _tell_apart(self, given: Input) -> None:
+        """One process is enough if the dice of both fall alike; what was drawn to see that is forgotten."""
+        if not self._are_told_apart:
+            drawn = [values(each) for each in self._asked(self._workers, (given, given), LOOK, None)]
+            if drawn[0] == drawn[1] and len(set(drawn[0])) > 1:
+                self._workers[1].stop()
+                self._workers[1] = self._workers[0]
+            self._are_told_apart = True
+
+    def _asked(
+        self, workers: list[_Worker], pair: tuple[Input, Input], size: int, event: Counter | None
+    ) -> list[Any]:
+        questions = [worker.question(each, size, event) for worker, each in zip(workers, pair, strict=True)]
+        if workers[0] is workers[1]:
+            answers = [workers[0].answer(question) for question in questions]
+        else:
+            for worker, question in zip(workers, questions, strict=True):
+                worker.ask(question)
+            answers = [worker.answer() for worker in workers]  # both, or the next would hear of this one
+        for answer in answers:
+            if isinstance(answer, Failure):
+                raise InvalidParameter(answer.name, answer.value, answer.advice)
+        return answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +173,34 @@ class _Worker:
     def __init__(self, subject: Subject) -> None:
         # forked, since what is audited is often a closure, which no pipe carries
         context = multiprocessing.get_context("fork")
-        self._asked, (self._pipe, theirs) = 0, context.Pipe()
+        self._number = self._asked = 0
+        self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, self._pipe, subject))
         self._process.start()
         theirs.close()
 
-    def ask(self, given: Input, size: int, event: Counter | None) -> None:
-        self._asked += 1
+    def question(self, given: Input, size: int, event: Counter | None) -> bytes:
+        """What will be sent: made before anything is, so that nobody is asked alone."""
+        self._number += 1
         try:
-            self._pipe.send((self._asked, given, size, event))
+            return pickle.dumps((self._number, given, size, event))
         except UNSENDABLE as error:
             raise InvalidParameter("input", given, f"{text(error)}: audit it with cores=1") from None
+
+    def ask(self, question: bytes) -> None:
+        self._asked = pickle.loads(question)[0]
+        try:
+            self._pipe.send_bytes(question)
         except OSError:
             raise _ended() from None
 
-    def answer(self) -> Any:
+    def answer(self, question: bytes | None = None) -> Any:
+        if question is not None:
+            self.ask(question)
         try:
+            while not self._pipe.poll(WAIT):  # a child of its own may hold the other end open
+                if not self._process.is_alive():
+                    raise _ended()
             number, found = self._pipe.recv()
         except (EOFError, OSError):
             raise _ended() from None
@@ -175,9 +210,11 @@ class _Worker:
 
     def stop(self) -> None:
         self._pipe.close()
-        self._process.terminate()
-        self._process.join(GRACE)
-        self._process.kill()  # for one that does not listen
+        if self._process.is_alive():
+            for how in (signal.SIGTERM, signal.SIGKILL):  # the second for one that does not listen
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid or 0, how)  # with all processes that it began
+                self._process.join(GRACE)
         self._process.join()
 
 
@@ -187,6 +224,7 @@ def _ended() -> InvalidParameter:
 
 def _serve(pipe: Connection, theirs: Connection, subject: Subject) -> None:
     theirs.close()  # or we would never hear that whoever asks is gone
+    os.setsid()  # a group of its own, which can be ended as one
     _die_with_parent()
     os.dup2(2, 1)  # what it prints is no part of our answer
     draws: Callable[[Input, int], Any] | None = None
@@ -245,18 +283,20 @@ def _called(subject: Callable[..., Any], given: Input, size: int) -> Any:
         )
     if len(needed) < 2:
         return listed([_tried(subject, needed, given) for _ in range(size)])
-    return many(
-        _guarded(lambda: _call(subject, needed, (given.value, size), given), f"input {given!r}"), size
+    return _guarded(
+        lambda: many(_call(subject, needed, (given.value, size), given), size), f"input {given!r}"
     )
 
 
 def _call(
-    subject: Callable[..., Any], needed: list[inspect.Parameter], values: tuple[Any, ...], given: Input
+    subject: Callable[..., Any], needed: list[inspect.Parameter], given_values: tuple[Any, ...], given: Input
 ) -> Any:
     """By name where there are parameters: the input and the size may stand anywhere among them."""
-    if not given.parameters or any(each.kind is each.POSITIONAL_ONLY for each in needed):
-        return subject(*values, **given.parameters)
-    return subject(**dict(zip((each.name for each in needed), values, strict=False)), **given.parameters)
+    by_name = given.parameters and len(needed) == len(given_values)
+    if not by_name or any(each.kind is each.POSITIONAL_ONLY for each in needed):
+        return subject(*given_values, **given.parameters)
+    named = dict(zip((each.name for each in needed), given_values, strict=True))
+    return subject(**named, **given.parameters)
 
 
 def _tried(subject: Callable[..., Any], needed: list[inspect.Parameter], given: Input) -> Any:

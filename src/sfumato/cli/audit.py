@@ -72,6 +72,8 @@ def command(
     """
     if ours == (target is not None):
         raise InvalidParameter("target", target, "name a function (file.py:function), or audit --ours")
+    if file and not Path(file).absolute().parent.is_dir():
+        raise InvalidParameter("html", file, "there is no such folder")
     shows = sys.stderr is not None and sys.stderr.isatty()
     watch = _bar if shows else lambda _: None
     with contextlib.redirect_stdout(sys.stderr):  # what a function prints is no part of the answer
@@ -123,7 +125,7 @@ def _one(subject: Fresh, pairs: neighbours.Pairs, *, parameters: dict[str, list[
 
 def _pairs(zero: str | None, one: str | None, kind: str | None) -> neighbours.Pairs:
     if kind is None:
-        return [(_value("zero", zero or "0"), _value("one", one or "1"))]
+        return [(_value("zero", "0" if zero is None else zero), _value("one", "1" if one is None else one))]
     if zero is not None or one is not None:
         raise InvalidParameter("search", kind, "give --search, or --zero and --one, not both")
     return neighbours.named(kind)
@@ -190,7 +192,7 @@ def _loaded(target: str) -> Callable[..., Any]:
 def _value(name: str, text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InvalidParameter(name, text, "write a value as Python does, such as 0, (1, 2) or 'a'") from None
 
 
