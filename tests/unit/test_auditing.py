@@ -59,9 +59,9 @@ def test_no_stream_is_read_twice_for_one_input(cores: int) -> None:
 
 
 def test_what_differs_by_process_is_no_leak() -> None:
-    named = [Fresh(lambda: lambda _, name=f"{os.getpid()}": (name, os.urandom(1)[0] % 4))]
-    named.append(Fresh(lambda: lambda _: f"{os.getpid()} {os.urandom(1)[0] % 4}"))
-    for subject in named:
+    vectors = Fresh(lambda: lambda _: (os.getpid(), os.urandom(1)[0] % 4))
+    texts = Fresh(lambda: lambda _: f"{os.getpid()} {os.urandom(1)[0] % 4}")
+    for subject in (vectors, texts):
         for _ in range(5):
             assert audit(subject, samples=4000, confidence=1 - 1e-9, cores=2).epsilon == 0
 
