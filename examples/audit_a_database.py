@@ -8,6 +8,7 @@ both the same question many times and looks for an event that tells them apart b
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -100,7 +101,7 @@ def released(case: Case, folder: Path, seed: int | None) -> Callable[[tuple[Row,
 
     @cache
     def opened(rows: tuple[Row, ...]) -> sf.Database:
-        policy = made(folder / str(case.zero == rows), rows)
+        policy = made(folder / f"{os.getpid()} {case.zero == rows}", rows)  # each process has its own
         coins = SystemCoins() if seed is None else Tape.seeded(seed + (case.zero == rows))
         return sf.open(policy, coins=coins)
 
