@@ -164,9 +164,9 @@ def sparse(many: int, gallery: ModuleType) -> list[Bar]:
     rising, falling = (0,) * 5 + (1,), (1,) * 5 + (0,)
     half, other = (0,) * 5 + (1,) * 5, (1,) * 5 + (0,) * 5
     cases = {
-        "4": (gallery.svt(threshold=4 / tenth, noise=4 / 3 / tenth, limit=1), rising, falling, 5, 0.16),
-        "5": (gallery.svt(threshold=2 / tenth, noise=0, limit=None), half, other, 2, 1.76),
-        "6": (gallery.svt(threshold=2 / tenth, noise=2 / tenth, limit=None), half, other, 2, 0.27),
+        "4": (gallery.svt(threshold=4 / tenth, noise=4 / 3 / tenth, limit=1), rising, falling, 10, 0.16),
+        "5": (gallery.svt(threshold=2 / tenth, noise=0, limit=None), half, other, 4, 1.76),
+        "6": (gallery.svt(threshold=2 / tenth, noise=2 / tenth, limit=None), half, other, 5, 0.27),
     }
 
     def with_own_dice(run: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
@@ -201,7 +201,7 @@ def main() -> int:
     few = 100 if smoke else 1
     print(f"{'subject':34}{'outputs':>14}{'claim':>8}{'at least':>10}{'sure':>10}{'seconds':>9}")
     bars = laplace(10_000_000 // few) + floats(20_000)
-    bars += sparse(8_000_000 // few, gallery)
+    bars += sparse(4_000_000 // few, gallery)
     found, _ = timed("rejection", lambda: audit(rejected, claim=1, samples=10_000_000 // few))
     bars.append(("rejection_bound", found.epsilon, ">=", 1.35))
     bars += alarms(100 if smoke else 400)

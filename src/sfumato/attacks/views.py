@@ -37,7 +37,7 @@ PARTS = 6  # of a vector are also looked at one by one
 PRODUCTS = 16  # parts up to which products of two are formed
 FEWER, ADDED = 64, 64  # quantiles of a part, and parts, whose evidence is added up
 FIT = 50_000  # vectors of either input that teach a direction
-ENOUGH = 300_000  # outputs by which what takes long is judged
+ENOUGH = 1_000_000  # outputs by which what takes long is judged
 LOOK = 5000  # outputs that say which parts of a vector tell most
 ODD = "no number"
 
@@ -322,8 +322,11 @@ def _on_a_line(numbers: NDArray[Any]) -> Iterator[View]:
 def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
     rows, others = read(first), read(second)
     both = np.vstack([rows, others])
+    few = False
     if Codes.fit(both):
-        yield Codes(read, both)
+        codes = Codes(read, both)
+        few = codes.size <= ATOMS
+        yield codes
     zero, one = _tame(rows), _tame(others)
     telling = _telling(read, zero, one, lambda part: np.searchsorted(_cuts(part, FEWER), part))
     for i in telling[:PARTS]:
@@ -335,7 +338,7 @@ def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
             yield Bits(f"part {i + 1}", Part(read, i))
     yield Odds(read, telling[:ADDED], zero, one)
     yield Line(read, zero, one)
-    if read.width <= PRODUCTS:
+    if read.width <= PRODUCTS and not few:  # a cell for each vector shows all that products do
         yield Line(read, zero, one, products=True)
 
 
