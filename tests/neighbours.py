@@ -10,6 +10,11 @@ at one bound against many rows at the other, in the same group or in another.
 Nothing declared is kept (law 7): values beyond their bounds, undeclared keys, a person with a million rows.
 One star is large enough for several threads: one thread hides what depends on the order of rows.
 
+A unit has rows in all tables of persons at once, or in some of them. A table that reaches its persons through
+a key (`Link`) holds rows that refer to the unit's own rows and come and go with it; rows that others refer to
+as well, which stay; and rows that refer to nobody, which must not count until somebody claims them. Public
+tables hold duplicates and NULLs, and are the same everywhere.
+
     homes = Neighbourhood(folder, policy, {"visits": "pid BIGINT, age INTEGER"}, seed=1)
     report = homes.check("SELECT SUM(age) FROM visits")  # raises AssertionError: it moved too far
     report.attained("l1", "presence")  # the claim is as small as it can be
@@ -24,12 +29,14 @@ import datetime
 import itertools
 import math
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 
-from sfumato.errors import SfumatoError
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance
 from sfumato.queries.sensitivity import derive
@@ -50,20 +57,38 @@ Norm = Literal["l0", "l1", "l2_squared", "linf"]
 NORMS: tuple[Norm, ...] = get_args(Norm)
 Towards = Literal["presence", "value", "nobody"]  # nobody: rows without a unit, which must move nothing
 NOTHING = Distance(l0=0)
+CROWD_KEYS = 100_000  # where the keys of a crowd begin
 
 Text = str | None  # a value as the engine reads it
 Row = dict[str, Text]  # by column; a column that is missing is NULL
 
 
+Vector = npt.NDArray[Any]  # of 64 bits where they suffice, else of Python's integers
+
+
 def moved(a: Sequence[int], b: Sequence[int]) -> dict[Norm, int]:
     """How far two vectors lie apart, in every norm."""
-    steps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return _sizes([x - y for x, y in zip(a, b, strict=True)])
+
+
+def _sizes(differences: Iterable[int]) -> dict[Norm, int]:
+    steps = [abs(step) for step in differences if step]
     return {
-        "l0": sum(step > 0 for step in steps),
+        "l0": len(steps),
         "l1": sum(steps),
         "l2_squared": sum(step * step for step in steps),
         "linf": max(steps, default=0),
     }
+
+
+def _array(vector: Sequence[int]) -> Vector:
+    small = max(map(abs, vector), default=0) < 1 << 62  # so is every difference below 2^63
+    return np.array(vector, dtype=np.int64 if small else object)
+
+
+def _named(group: Sequence[object]) -> tuple[object, ...]:
+    """A group by its name: NaN is itself, and a number is not a boolean."""
+    return tuple((type(x).__name__, "nan" if x != x else x) for x in group)
 
 
 # Hostile values --------------------------------------------------------------------------------------
@@ -90,13 +115,18 @@ def domain(connection: duckdb.DuckDBPyConnection, column: Column, engine_type: s
         large = sorted(map(int, _fitting(connection, map(str, powers), engine_type)))
         kept |= {str(end): str(end) for end in (*large[:1], *large[-1:])}
     tops = bottoms = tuple(kept)
-    if column.low is not None and column.high is not None:
+    if column.kind in ("date", "timestamp"):
+        if ends := _ends_in_time(column):
+            tops = _beyond(connection, kept, engine_type, f">= '{ends[1]}'") or tops
+            bottoms = _beyond(connection, kept, engine_type, f"<= '{ends[0]}'") or bottoms
+    elif column.low is not None and column.high is not None:
         worth = {text: _size(stored) for text, stored in kept.items()}
         # a type narrower than its bounds ends before them
         tops = tuple(x for x in kept if worth[x] >= min(float(column.high), max(worth.values())))
         bottoms = tuple(x for x in kept if worth[x] <= max(float(column.low), min(worth.values())))
     keys = tuple(str(key) for key in column.keys or () if str(key) in kept)
-    return Domain(column.name, engine_type, (None, *kept), tops, bottoms, keys, column.low is not None)
+    bounded = column.low is not None or column.since is not None
+    return Domain(column.name, engine_type, (None, *kept), tops, bottoms, keys, bounded)
 
 
 def _fitting(connection: duckdb.DuckDBPyConnection, tried: Iterable[str], engine_type: str) -> dict[str, str]:
@@ -106,6 +136,26 @@ def _fitting(connection: duckdb.DuckDBPyConnection, tried: Iterable[str], engine
         [list(dict.fromkeys(tried))],
     ).fetchall()
     return {text: stored for text, stored in found if stored is not None}
+
+
+def _beyond(
+    connection: duckdb.DuckDBPyConnection, kept: Iterable[str], engine_type: str, test: str
+) -> tuple[str, ...]:
+    """The texts that the engine sorts beyond a bound."""
+    found = connection.execute(
+        f"SELECT x FROM (SELECT UNNEST(?::VARCHAR[]) AS x) WHERE CAST(x AS {engine_type}) {test}",
+        [list(kept)],
+    ).fetchall()
+    return tuple(text for (text,) in found)
+
+
+def _ends_in_time(column: Column) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """The first and the last moment of a date or timestamp with bounds."""
+    if column.since is None or column.until is None:
+        return None
+    last = datetime.time() if column.kind == "date" else datetime.time.max
+    midnight = datetime.time()
+    return datetime.datetime.combine(column.since, midnight), datetime.datetime.combine(column.until, last)
 
 
 def _candidates(column: Column) -> Iterator[str]:
@@ -164,6 +214,10 @@ def _days(column: Column) -> Iterator[str]:
         assert isinstance(key, datetime.date)
         for days in (-1, 1):
             yield str(key + datetime.timedelta(days))
+    if ends := _ends_in_time(column):
+        for end in (*ends, ends[0] + (ends[1] - ends[0]) / 2):
+            for step in ({}, {"days": 1}, {"days": -1}, {"microseconds": 1}, {"microseconds": -1}):
+                yield str(end + datetime.timedelta(**step))
     yield from (
         "1970-01-01",
         "1969-12-31",
@@ -201,6 +255,7 @@ class Maker:
     table: Table
     domains: tuple[Domain, ...]
     rng: random.Random
+    heavy: int = 20_000  # rows of one person, where a shape asks for many
 
     @property
     def rows_per_person(self) -> int:
@@ -298,9 +353,9 @@ class Maker:
         enough = 2
         for column in self.table.columns:
             ends = sorted(abs(end) for end in (column.low, column.high) if end)
-            if ends:
+            if ends and column.kind in ("integer", "number"):
                 enough = max(enough, math.ceil(2 * ends[-1] / ends[0]))
-        wanted = min(enough * self.rows_per_person, 20_000)
+        wanted = min(enough * self.rows_per_person, self.heavy)
         return Shape(rows, max(1, -(-wanted // len(rows))))
 
     def _spread(self, groups: Sequence[Mapping[str, str]], ends: Sequence[str]) -> tuple[Row, ...]:
@@ -313,6 +368,56 @@ class Maker:
         drawn = weights or [self.rng.randint(1, 7) for _ in groups]
         pairs = zip(groups, drawn, strict=False)
         return tuple(row for group, times in pairs for row in self.at(group, ends, times))
+
+
+# Rows that belong to others' rows --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A table whose rows belong to whoever has the rows of `target` that its `column` refers to."""
+
+    table: str
+    column: str
+    target: str
+    key: str
+
+
+def links(policy: Policy) -> tuple[Link, ...]:
+    """Every table that reaches its persons through another."""
+    return tuple(
+        Link(table.name, table.unit, *table.through)
+        for table in policy.tables
+        if table.through is not None and table.unit is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Values of a link: the unit's own, those of others (which the unit may claim, too), and nobody's."""
+
+    own: tuple[str, ...]
+    shared: tuple[str, ...]
+    orphan: tuple[str, ...]
+
+    def keys(self, who: str) -> tuple[Text, ...]:
+        """What stands in the rows referred to."""
+        return {
+            "others": (*self.shared, None),
+            "own": self.own,
+            "one": self.own[:1],
+            "claims": (*self.own, *self.shared),
+            "strays": (*self.shared, None),  # whoever refers to the unit's own refers to nobody
+        }[who]
+
+    def references(self, who: str) -> tuple[Text, ...]:
+        """What stands in the rows that refer."""
+        if who == "others":  # the unit's own are nobody's until it comes
+            return (*self.shared, *self.own, *self.orphan, None)
+        return self.own[:1] if who == "one" else (*self.own, *self.own, *self.orphan, None)
+
+
+MANNERS = ("own", "one", "claims", "strays")  # how a unit is linked, in turn
 
 
 # Databases -------------------------------------------------------------------------------------------
@@ -343,6 +448,13 @@ class Star:
             yield absent, member, "nobody" if member.nobody else "presence"
         for one, other in itertools.combinations([absent, *somebody], 2):
             yield one, other, "value"
+
+    def sample(self, most: int | None, seed: str) -> Star:
+        """At most so many of the databases; the one without the unit is always among them."""
+        absent, *others = self.members
+        if most is None or most >= len(self.members):
+            return self
+        return replace(self, members=(absent, *random.Random(seed).sample(others, most - 1)))
 
 
 class _Schemas(DuckDB):
@@ -412,17 +524,21 @@ class Neighbourhood:
         *,
         crowd: int = 130_000,  # rows of other people: more than one thread takes
         million: int = 1_000_000,  # rows of one person
+        heavy: int = 20_000,  # rows of one person in other stars
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.policy, self.seed = folder / "neighbours.duckdb", policy, seed
-        self._columns, self._crowd, self._million = dict(columns), crowd, million
+        self._columns, self._crowd, self._million, self._heavy = dict(columns), crowd, million, heavy
         self._rng = random.Random(seed)
+        self.links = links(policy)
         with duckdb.connect(str(self.path)) as connection:
             self._connection: duckdb.DuckDBPyConnection | None = connection
             connection.begin()  # a commit for each statement would wait for the disk
             self._types = {table: self._described(table) for table in columns}
             private = [table for table in policy.tables if not table.public]
             self.makers = {table.name: self._maker(table) for table in private}
+            self._pools: dict[Link, Pool] = {}
+            self.public = {table.name: self._public_rows(table) for table in policy.tables if table.public}
             self.stars = tuple(self._stars())
             connection.commit()
             self._connection = None
@@ -433,41 +549,85 @@ class Neighbourhood:
     @property
     def threads(self) -> int:
         """How many threads the engine runs."""
-        row = self._source._cursor().execute("SELECT current_setting('threads')").fetchone()
-        assert row is not None
-        return int(row[0])
+        return int(self.look("SELECT current_setting('threads')")[0][0])
 
-    def check(self, sql: str) -> Report:
-        """Ask everywhere and compare all neighbours with what the plan claims."""
+    def look(self, sql: str) -> list[tuple[Any, ...]]:
+        """What SQL of ours finds in the file; schemas are written out."""
+        return self._source._cursor().execute(sql).fetchall()
+
+    def check(self, sql: str, most: int | None = None) -> Report:
+        """Ask everywhere and compare all neighbours with what the plan claims.
+
+        With `most`, ask only so many databases of each star; which ones depends on the text of the query.
+        """
         plan = parse(sql, self.policy)
-        return self.check_plan(plan, derive(plan), sql)
+        return self.check_plan(plan, derive(plan), sql, most)
 
-    def check_plan(self, plan: Plan, derivations: Sequence[Derivation], sql: str) -> Report:
+    def check_plan(
+        self, plan: Plan, derivations: Sequence[Derivation], sql: str, most: int | None = None
+    ) -> Report:
         """The same for a plan and claims that come from elsewhere."""
         moves: dict[tuple[int, Towards, Norm], Furthest] = {}
+        read = plan.tables
         for star in self.stars:
-            if plan.table not in star.tables:
+            if read.isdisjoint(star.tables):
                 continue
-            answers = {member.schema: self._ask(plan, member, star, sql) for member in star.members}
+            star = star.sample(most, f"{self.seed} {star.words} {sql}")
+            found = {member.schema: self._ask(plan, member, star, sql) for member in star.members}
+            answers = self._aligned(found, plan, star, sql)
             for one, other, towards in star.pairs():
                 here, there = answers[one.schema], answers[other.schema]
                 by = f"{star.words}: {one.words} [{one.schema}] -> {other.words} [{other.schema}]"
                 for i, (derivation, a, b) in enumerate(zip(derivations, here, there, strict=True)):
                     claimed = NOTHING if towards == "nobody" else derivation.distances.towards(towards)
                     self._compare(moves, sql, i, towards, claimed, a, b, by)
-        assert moves, f"no neighbours differ in table {plan.table!r}\n{sql}"
+        assert moves, f"no neighbours differ in {', '.join(sorted(read))}\n{sql}"
         return Report(sql, plan, tuple(moves.values()))
 
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:
         self._source.schema_name = member.schema
         try:
-            found = unseal(self._source.run(plan))
-        except SfumatoError as error:
+            return unseal(self._source.run(plan))
+        except Exception as error:  # any kind: whatever depends on the data is a leak
             raise AssertionError(
                 f"the engine failed\n{sql}\n{star.words}: {member.words}\n{self._where(member.schema)}"
             ) from error
-        assert all(len(vector) == plan.size for vector in found)
-        return found
+
+    def _aligned(
+        self, found: Mapping[str, Answer], plan: Plan, star: Star, sql: str
+    ) -> dict[str, tuple[Vector, ...]]:
+        """The answers of a star with the same groups in the same order; a group not found is zero."""
+        told = f"{sql}\n{star.words}\n{self._where('some schema')}"
+        groups: dict[tuple[object, ...], tuple[object, ...]] = {}
+        cells = [1] * len(plan.measures)
+        for answer in found.values():
+            for group in answer.groups:
+                name = groups.setdefault(_named(group), group)
+                # two rows of one group may write its name differently: which is shown would tell of one
+                assert repr(name) == repr(group), f"a group is called {name!r} and {group!r}\n{told}"
+            many = Counter(map(_named, answer.groups))
+            assert len(many) == len(answer.groups), f"{many.most_common(1)} in one answer\n{told}"
+            assert len(answer.vectors) == len(plan.measures), f"{len(answer.vectors)} vectors\n{told}"
+            for i, vector in enumerate(answer.vectors):
+                if answer.groups:
+                    cells[i], rest = divmod(len(vector), len(answer.groups))
+                    assert not rest, f"{len(vector)} entries for {len(answer.groups)} groups\n{told}"
+        place = {name: i for i, name in enumerate(groups)}
+        aligned = {}
+        for schema, answer in found.items():
+            places = [place[_named(group)] for group in answer.groups]
+            in_order = places == list(range(len(groups)))
+            vectors = []
+            for each, vector in zip(cells, answer.vectors, strict=True):
+                assert len(vector) == each * len(places), f"{len(vector)} entries, {each} a group\n{told}"
+                values = _array(vector)
+                if not in_order:
+                    whole = np.zeros((len(groups), each), values.dtype)
+                    whole[places] = values.reshape(len(places), each)
+                    values = whole.reshape(-1)
+                vectors.append(values)
+            aligned[schema] = tuple(vectors)
+        return aligned
 
     def _compare(
         self,
@@ -476,22 +636,24 @@ class Neighbourhood:
         i: int,
         towards: Towards,
         claimed: Distance,
-        a: Sequence[int],
-        b: Sequence[int],
+        a: Vector,
+        b: Vector,
         by: str,
     ) -> None:
-        for norm, found in moved(a, b).items():
+        differences = a - b
+        steps: list[int] = differences[differences != 0].tolist()
+        for norm, found in _sizes(steps).items():
             claim: int | Fraction | None = getattr(claimed, norm)
             if claim is not None and found > claim:
                 raise AssertionError(
                     f"{towards} moved measure {i} by {found} in {norm}, claimed {claim}\n{sql}\n{by}\n"
-                    f"answers {list(a)}\n    and {list(b)}\n{self._where('the schemas in brackets')}"
+                    f"answers {a.tolist()}\n    and {b.tolist()}\n{self._where('the schemas in brackets')}"
                 )
             key = (i, towards, norm)
             if key not in moves or found > moves[key].found:
                 moves[key] = Furthest(i, towards, norm, found, claim, by)
         if claimed.monotone:
-            signs = {x < y for x, y in zip(a, b, strict=True) if x != y}
+            signs = {step < 0 for step in steps}
             assert len(signs) < 2, f"{towards} moved measure {i} both ways\n{sql}\n{by}"
 
     def _where(self, schema: str) -> str:
@@ -512,14 +674,50 @@ class Neighbourhood:
         assert self._connection is not None
         types = self._types[table.name]
         domains = [domain(self._connection, column, types[column.name]) for column in table.columns]
-        return Maker(table, tuple(domains), self._rng)
+        return Maker(table, tuple(domains), self._rng, self._heavy)
+
+    def _pool(self, link: Link, who: str, others: Sequence[str]) -> Pool:
+        """Values that both ends can hold; none of them stands in a crowd."""
+        ends = ((link.table, link.column), (link.target, link.key))
+        here, there = (
+            next(each.wild for each in self.makers[table].domains if each.name == column)
+            for table, column in ends
+        )
+        if link.key == self.owner(link.target):  # a row refers to the person's name itself
+            strange = [x for x in here if x is not None and x != who and x not in others]
+            return Pool((who,), tuple(x for x in others if x in here)[:3], tuple(strange[:2]))
+        taken = range(CROWD_KEYS, CROWD_KEYS + self._crowd + 1)
+        common = [x for x in here if x is not None and x in there and not (x.isdecimal() and int(x) in taken)]
+        assert len(common) >= 6, f"{link} has too few values in common"
+        return Pool(tuple(common[:2]), tuple(common[2:5]), tuple(common[5:7]))
+
+    def owner(self, table: str) -> str | None:
+        """The column that names the person; None where rows refer to others' or are units themselves."""
+        declared = self.makers[table].table
+        return None if declared.through is not None else declared.unit
+
+    def has_persons(self, table: str) -> bool:
+        """Whether rows of the table belong to persons."""
+        return self.makers[table].table.unit is not None
+
+    def linked(self, table: str, rows: Sequence[Row], manner: str) -> list[Row]:
+        """The same rows, referring and referred to as somebody's are."""
+        ways: list[tuple[str, tuple[Text, ...]]] = []
+        for link, pool in self._pools.items():
+            if link.target == table and link.key != self.owner(table):
+                ways.append((link.key, pool.keys(manner)))
+            if link.table == table:
+                ways.append((link.column, pool.references(manner)))
+        return [
+            {**row, **{name: texts[i % len(texts)] for name, texts in ways}} for i, row in enumerate(rows)
+        ]
 
     def _stars(self) -> Iterator[Star]:
-        people = tuple(maker for maker in self.makers.values() if maker.table.unit is not None)
+        people = tuple(maker for name, maker in self.makers.items() if self.has_persons(name))
         if people:
             yield from self._stars_of_people(people)
-        for maker in self.makers.values():
-            if maker.table.unit is None:
+        for name, maker in self.makers.items():
+            if not self.has_persons(name):
                 yield from self._stars_of_rows(maker)
 
     def _stars_of_people(self, makers: tuple[Maker, ...]) -> Iterator[Star]:
@@ -539,7 +737,8 @@ class Neighbourhood:
             who = ids[i % len(ids)]
             others = [person for person in ids if person != who]
             words = f"{rest}, and person {who!r}"
-            star = _Star(self, words, self._rest(rest, others))
+            self._pools = {link: self._pool(link, who, others) for link in self.links}
+            star = _Star(self, words, self._rest(rest, others, who))
             for name in some:
                 shapes = {table: each.get(name, each[usual]) for table, each in shaped.items()}
                 star.add(name, shapes, who)
@@ -548,6 +747,13 @@ class Neighbourhood:
                 huge = {t: Shape(each, -(-self._million // len(each))) for t, each in rows.items()}
                 star.add(f"{self._million} or more rows: {names[8]}", huge, who)
             else:
+                if len(makers) > 1:
+                    some_tables = [{maker.table.name} for maker in makers]
+                    some_tables += [{m.table.name for m in makers} - one for one in some_tables]
+                    for j, tables in enumerate(some_tables):
+                        name = usual if (i + j) % 2 else names[2]
+                        shapes = {table: each[name] for table, each in shaped.items() if table in tables}
+                        star.add(f"only in {', '.join(sorted(tables))}: {name}", shapes, who)
                 for name in (names[2], names[8]):
                     unowned = {table: each[name] for table, each in shaped.items()}
                     star.add(f"rows of nobody: {name}", unowned, None)
@@ -562,36 +768,47 @@ class Neighbourhood:
             ("others near their bounds", list(shapes)[:8]),
             ("a crowd", list(shapes)[:3]),
         ]:
-            star = _Star(self, f"{rest}, and one row of {table}", self._rest(rest, ()))
+            star = _Star(self, f"{rest}, and one row of {table}", self._rest(rest, (), None))
             for name in some:
                 star.add(name, {table: shapes[name]}, None)
             yield star.done()
 
     def _ids(self, makers: Iterable[Maker]) -> list[str]:
         """Names of persons that every table can hold: the ends of their types among them."""
-        columns = [(m, next(d for d in m.domains if d.name == m.table.unit)) for m in makers]
-        common: list[str] = [x for x in columns[0][1].wild if x is not None]
-        for _, each in columns[1:]:
+        names = {m.table.name: self.owner(m.table.name) for m in makers}
+        for link in self.links:  # some refer to the name of a person itself
+            names[link.table] = link.column if link.key == names[link.target] else None
+        columns = [d for m in makers for d in m.domains if d.name == names[m.table.name]]
+        common: list[str] = [x for x in columns[0].wild if x is not None]
+        for each in columns[1:]:
             common = [x for x in common if x in each.wild]
+        if len(common) < 6:  # numbers in one table, text in another
+            common = ["7", "42", "100", "11", "12", "13"]
+            assert self._connection is not None
+            for each in columns:
+                common = [x for x in common if x in _fitting(self._connection, common, each.engine_type)]
         assert len(common) >= 2, "the units of these tables have no values in common"
         odd = ("a", "", "é")  # beside A and É, which some collations take for the same
         large = [x for x in common if x.lstrip("-").isdecimal() and abs(int(x)) > 100]
         return list(dict.fromkeys([*(x for x in odd if x in common), *sorted(large, key=len)[::-1], *common]))
 
-    def _rest(self, rest: str, others: Sequence[str]) -> str:
+    def _rest(self, rest: str, others: Sequence[str], who: str | None) -> str:
         """A schema with the rows of all others; returns its name."""
         schema = self.new_schema()
         for maker in self.makers.values():
             table = maker.table
-            unit = table.unit
-            if rest == "nobody else":
+            unit = self.owner(table.name)
+            if rest == "nobody else":  # but rows that refer to nobody
+                if any(link.table == table.name for link in self.links):
+                    self.insert(schema, table.name, self.linked(table.name, maker.wild(40), "others"))
                 continue
             if rest == "a crowd":
-                self._fill_crowd(schema, maker)
+                self._fill_crowd(schema, maker, who)
                 continue
             near = rest == "others near their bounds"
             if unit is None:
-                self.insert(schema, table.name, maker.near_bounds(60) if near else maker.wild(150))
+                drawn = maker.near_bounds(60) if near else maker.wild(150)
+                self.insert(schema, table.name, self.linked(table.name, drawn, "others"))
                 continue
             full = min(maker.rows_per_person, 30)
             sizes = [30, full, full + 1, 0, 1, 2]
@@ -601,17 +818,26 @@ class Neighbourhood:
                 drawn = maker.near_bounds(count) if near else maker.wild(count)
                 rows += [{**row, unit: person} for row in drawn]
             rows += [{**row, unit: None} for row in maker.wild(5)]
-            self.insert(schema, table.name, rows)
+            self.insert(schema, table.name, self.linked(table.name, rows, "others"))
         return schema
 
-    def _fill_crowd(self, schema: str, maker: Maker) -> None:
+    def _fill_crowd(self, schema: str, maker: Maker, who: str | None) -> None:
         """Very many rows of very many people, three each, made inside the engine from a pool of wild ones."""
-        table, unit = maker.table, maker.table.unit
+        table, unit = maker.table, self.owner(maker.table.name)
         pool = self.new_schema()
         self.insert(pool, table.name, maker.wild(991))
         types = self._types[table.name]
+        nobody = "NULL" if who is None else f"'{who.replace(chr(39), chr(39) * 2)}'"
+        person = f"NULLIF(CAST(i // 3 AS VARCHAR), {nobody})"  # the one the star is about is not in the crowd
+        made = {} if unit is None else {unit: person}
+        for link in self.links:  # many keys: a few would be referred to by millions
+            by_name = link.key == self.owner(link.target)
+            if link.target == table.name and not by_name:
+                made[link.key] = f"i + {CROWD_KEYS}"
+            if link.table == table.name:
+                made[link.column] = person if by_name else f"i // 2 + {CROWD_KEYS}"
         picked = [
-            f"TRY_CAST(i // 3 AS {types[name]})" if name == unit else f"pool.{_quoted(name)}"
+            f"TRY_CAST({made[name]} AS {types[name]})" if name in made else f"pool.{_quoted(name)}"
             for name in types
         ]
         self._run(
@@ -633,12 +859,29 @@ class Neighbourhood:
         self._run(f"CREATE SCHEMA {schema}")
         for table, columns in self._columns.items():
             self._run(f"CREATE TABLE {schema}.{_quoted(table)} ({columns})")
+        for table, rows in self.public.items():
+            self.insert(schema, table, rows)
+        return schema
+
+    def _public_rows(self, table: Table) -> list[Row]:
+        """What everybody may know: all keys taken from here, many of them more than once, and NULLs."""
+        assert self._connection is not None
+        types = self._types.get(table.name, {})
+        texts: dict[str, tuple[Text, ...]] = {}
+        for column in table.columns:
+            texts[column.name] = domain(self._connection, column, types[column.name]).wild
+        length = 22 if texts else 0
         for declared in self.policy.tables:
             for column in declared.columns:
-                if column.keys_from is not None:
-                    table, key = column.keys_from
-                    self.insert(schema, table, [{key: str(value)} for value in column.keys or ()])
-        return schema
+                if column.keys_from is not None and column.keys_from[0] == table.name:
+                    texts[column.keys_from[1]] = (*map(str, column.keys or ()), None)
+                    length = max(length, len(column.keys or ()) + 2)
+        rng = random.Random(f"{self.seed} {table.name}")
+        rows = [
+            {name: each[i] if i < len(each) else rng.choice(each) for name, each in texts.items()}
+            for i in range(length)
+        ]
+        return [*rows, *rows[:3], *rows[:3], {}] if texts else []
 
     def insert(self, schema: str, table: str, rows: Sequence[Row], times: int = 1) -> None:
         """Add rows, each so many times; the repetition happens inside the engine."""
@@ -647,7 +890,7 @@ class Neighbourhood:
         types = self._types[table]
         lists = [[row.get(name) for row in rows] for name in types]
         read = ", ".join(f"UNNEST(?::VARCHAR[]) AS c{i}" for i in range(len(types)))
-        cast = ", ".join(f"CAST(c{i} AS {engine_type})" for i, engine_type in enumerate(types.values()))
+        cast = ", ".join(f"TRY_CAST(c{i} AS {engine_type})" for i, engine_type in enumerate(types.values()))
         self._run(
             f"INSERT INTO {schema}.{_quoted(table)} SELECT {cast} FROM (SELECT {read}), range({times})", lists
         )
@@ -669,14 +912,17 @@ class _Star:
             self._home.copy(self._rest, schema)
         is_person = False
         self._tables |= set(shapes)
+        manner = MANNERS[len(self._members) % len(MANNERS)]
         for table, shape in shapes.items():
-            unit = self._home.makers[table].table.unit
-            is_person |= unit is not None
+            unit = self._home.owner(table)
+            is_person |= self._home.has_persons(table)
             for rows, times in ((shape.rows, shape.times), (shape.more, 1)):
                 owned = rows if unit is None else tuple({**row, unit: who} for row in rows)
-                self._home.insert(schema, table, owned, times)
+                self._home.insert(schema, table, self._home.linked(table, owned, manner), times)
         if first:
             self._home.copy(self._rest, schema)
+        if self._home.links:
+            words = f"{words} ({manner})"
         self._members.append(Member(schema, words, nobody=is_person and who is None))
 
     def done(self) -> Star:

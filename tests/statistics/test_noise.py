@@ -211,7 +211,7 @@ def test_the_error_of_counts_and_sums_is_the_law_s(policy: str, tmp_path: Path) 
         receipts.add(release.receipt.number)
     assert len(receipts) == 300
     assert db.budget.spent.amount == 300 * question.price.amount
-    for step, found in zip(question.query.columns, errors, strict=True):
+    for step, found in zip(question.query.steps, errors, strict=True):
         noise = step.mechanism.noise
         assert isinstance(noise, DiscreteLaplace)
         total = sum(abs(e) for e in found) / float(noise.scale)

@@ -45,7 +45,7 @@ def mechanisms() -> set[str]:
 
 def test_every_mechanism_has_an_entry() -> None:
     found = mechanisms()
-    assert len(found) >= 14
+    assert len(found) >= 17
     assert found == {entry.name for entry in ENTRIES}
 
 
@@ -100,8 +100,8 @@ def weaken_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def half(*given: Any, **named: Any) -> Any:
         query: Any = true(*given, **named)
-        thin = [replace(step, mechanism=Geometric(scale=step.mechanism.scale / 2)) for step in query.columns]
-        return replace(query, columns=tuple(thin))
+        thin = [replace(step, mechanism=Geometric(scale=step.mechanism.scale / 2)) for step in query.steps]
+        return replace(query, steps=tuple(thin))
 
     monkeypatch.setattr("sfumato.curator.database.calibrate", half)
 

@@ -12,7 +12,23 @@ from hypothesis import strategies as some
 
 from sfumato.budget import filters
 from sfumato.curator.calibrate import Uses, _split, calibrate
-from sfumato.mechanisms import Distance, Distances, Gaussian, Geometric, Guarantee
+from sfumato.mechanisms import (
+    Distance,
+    Distances,
+    Gaussian,
+    Geometric,
+    Guarantee,
+    Modes,
+    Partition,
+    Quantiles,
+)
+from sfumato.queries.expressions import Domain, Field
+from sfumato.queries.plan import Clamp, Kinds, Measure, Moments, Selected, Spread
+
+AGE = Field("t0.age", Domain("integer", Fraction(0), Fraction(99)))
+COUNT = Moments((), (), 0, False, None)
+SPREAD = Spread(AGE, Clamp(Fraction(0), Fraction(99), 0), (Fraction(1, 4), Fraction(1, 2)), 3)
+KINDS = Kinds(AGE, (1, 2, 3), 3)
 
 
 def distances(l0: int, linf: int, l1: int | None = None) -> Distances:
@@ -63,7 +79,7 @@ def test_the_average_takes_more_for_its_sum_than_for_its_count() -> None:
 def test_rho_buys_gaussian_noise_of_half_the_variance() -> None:
     one = distances(1, 1)
     rho = Fraction(1, 100)
-    gaussian = calibrate((one,), Guarantee(rho=rho)).columns[0].mechanism
+    gaussian = calibrate((COUNT,), (one,), Guarantee(rho=rho)).steps[0].mechanism
     assert gaussian == Gaussian(sigma_squared=Fraction(50))
     geometric = Geometric(scale=Fraction(10) / Fraction(14, 10))  # epsilon^2 / 2 is about rho
     assert gaussian.noise.variance < 0.55 * geometric.noise.variance
@@ -71,17 +87,17 @@ def test_rho_buys_gaussian_noise_of_half_the_variance() -> None:
 
 def test_a_delta_is_taken_only_where_it_helps() -> None:
     price = Guarantee.read(epsilon="0.5", delta="1e-6")
-    alone = calibrate((distances(1, 1),), price)
-    assert isinstance(alone.columns[0].mechanism, Geometric)
+    alone = calibrate((COUNT,), (distances(1, 1),), price)
+    assert isinstance(alone.steps[0].mechanism, Geometric)
     assert alone.slack == 0
     assert alone.guarantee() == Guarantee(Fraction(1, 2))
-    wide = calibrate((distances(400, 1),), price)  # a person in 400 groups: l1 = 400, l2 = 20
-    assert isinstance(wide.columns[0].mechanism, Gaussian)
+    wide = calibrate((COUNT,), (distances(400, 1),), price)  # a person in 400 groups: l1 = 400, l2 = 20
+    assert isinstance(wide.steps[0].mechanism, Gaussian)
     paid = wide.guarantee()
     assert paid.delta == price.delta
     assert Fraction(48, 100) < paid.amount <= Fraction(1, 2)
     geometric = Geometric(scale=Fraction(800))
-    assert wide.columns[0].mechanism.noise.variance < geometric.noise.variance / 4
+    assert wide.steps[0].mechanism.noise.variance < geometric.noise.variance / 4
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,7 +110,7 @@ def test_no_more_is_spent_than_was_asked(
     shapes: list[tuple[int, int]], amount: Fraction, currency: str
 ) -> None:
     asked = Guarantee(amount) if currency == "epsilon" else Guarantee(rho=amount)
-    query = calibrate(tuple(distances(*shape) for shape in shapes), asked)
+    query = calibrate((COUNT,) * len(shapes), tuple(distances(*shape) for shape in shapes), asked)
     unit = Fraction(1, filters.UNIT)  # a price is rounded up to whole units
     assert query.guarantee().amount <= amount + unit
     assert query.guarantee().amount >= amount * Fraction(99, 100)
@@ -106,6 +122,99 @@ def test_no_more_is_spent_than_was_asked(
 def test_no_more_is_spent_than_was_asked_with_a_delta(shape: tuple[int, int], delta: str) -> None:
     for epsilon in ("0.05", "1", "4"):
         asked = Guarantee.read(epsilon=epsilon, delta=delta)
-        paid = calibrate((distances(*shape), distances(1, 1)), asked).guarantee()
+        paid = calibrate((COUNT, COUNT), (distances(*shape), distances(1, 1)), asked).guarantee()
+        assert paid.amount <= asked.amount
+        assert paid.delta <= asked.delta
+
+
+CHOICES: list[tuple[Measure, type, Distances]] = [
+    (SPREAD, Quantiles, Distances(Distance(l1=Fraction(SPREAD.cap)), Distance(l1=Fraction(2 * SPREAD.cap)))),
+    (KINDS, Modes, Distances(Distance(l1=Fraction(KINDS.cap)), Distance(l1=Fraction(2 * KINDS.cap)))),
+]
+
+
+@pytest.mark.parametrize(("measure", "mechanism", "far"), CHOICES)
+@pytest.mark.parametrize("asked", [Guarantee.parse("0.7"), Guarantee.read(rho="0.013")])
+def test_what_is_chosen_beside_noise_costs_its_part_and_no_more(
+    measure: Measure, mechanism: type, far: Distances, asked: Guarantee
+) -> None:
+    query = calibrate((COUNT, measure), (distances(1, 1), far), asked)
+    noisy, chosen = query.steps
+    assert isinstance(chosen.mechanism, mechanism)
+    assert isinstance(noisy.mechanism, Geometric if asked.rho is None else Gaussian)
+    half = asked.amount / 2
+    bound = chosen.bound()
+    cost = (bound.epsilon if asked.rho is None else bound.rho) or Fraction(0)
+    assert half * Fraction(99, 100) <= cost <= half
+    assert query.guarantee().amount <= asked.amount
+    assert query.slack == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    amount=some.fractions(Fraction(1, 10**6), 20, max_denominator=10**6),
+    currency=some.sampled_from(["epsilon", "rho"]),
+    ranks=some.sets(some.fractions(0, 1, max_denominator=20), min_size=1, max_size=4),
+    rows=some.sampled_from([None, 1, 7]),
+)
+def test_quantiles_cost_no_more_than_was_asked_however_many_there_are(
+    amount: Fraction, currency: str, ranks: set[Fraction], rows: int | None
+) -> None:
+    asked = Guarantee(amount) if currency == "epsilon" else Guarantee(rho=amount)
+    spread = Spread(AGE, Clamp(Fraction(0), Fraction(99), 0), tuple(sorted(ranks)), rows)
+    far = Distances(Distance(l1=Fraction(spread.cap)), Distance(l1=Fraction(2 * spread.cap)))
+    query = calibrate((spread,), (far,), asked)
+    (step,) = query.steps
+    assert isinstance(step.mechanism, Quantiles)
+    assert len(step.mechanism.targets) == spread.places
+    assert amount * Fraction(99, 100) <= query.guarantee().amount
+    assert query.guarantee().amount <= amount + Fraction(1, filters.UNIT)
+
+
+@pytest.mark.parametrize("rank", [Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(1)])
+@pytest.mark.parametrize("asked", [Guarantee.parse("0.5"), Guarantee.read(rho="0.1")])
+def test_the_ends_of_a_quantile_miss_it_at_most_once_in_a_hundred(rank: Fraction, asked: Guarantee) -> None:
+    """Exactly, from the law, wherever the rows are and however few: the noiseless one is PERCENTILE_DISC."""
+    cells = 20
+    spread = Spread(AGE, Clamp(Fraction(0), Fraction(cells - 1), 0), (rank,), None)
+    far = Distances(Distance(l1=Fraction(1)), Distance(l1=Fraction(2)))
+    (step,) = calibrate((spread,), (far,), asked).steps
+    assert isinstance(step.mechanism, Quantiles)
+    shapes = ([0] * 7 + [1] + [0] * 12, [1] + [0] * 18 + [1], [0] + [1] * 18 + [0], [9] + [0] * 18 + [1])
+    for weight, shape in itertools.product((1, 10, 30, 100, 1000), shapes):
+        group = [weight * each for each in shape]
+        ends = list(itertools.accumulate(group))
+        true = next(j for j in range(cells) if group[j] and ends[j] >= rank * ends[-1])
+        laws = step.mechanism.law(tuple(group)).laws
+        above = math.prod(sum(law.probability(j) for j in range(true + 1, cells)) for law in laws)
+        below = math.prod(sum(law.probability(j) for j in range(true)) for law in laws)
+        assert above + below <= 0.01, (group, above, below)
+
+
+def test_where_the_groups_are_private_they_take_all_of_delta_and_three_tenths() -> None:
+    far = Distances(Distance(l0=1, linf=Fraction(1)), Distance(l0=2, linf=Fraction(1)))
+    asked = Guarantee.read(epsilon="1", delta="1e-6")
+    query = calibrate((Selected(1), COUNT), (far, distances(1, 1)), asked)
+    rule, noise = (step.mechanism for step in query.steps)
+    assert rule == Partition(epsilon=Fraction(3, 10), delta=Fraction(1, 10**6))
+    assert noise == Geometric(scale=Fraction(10, 7))
+    assert query.guarantee() == asked
+    assert query.slack == asked.delta
+    replaced = query.guarantee("value")
+    assert replaced.delta == 2 * asked.delta
+    assert replaced.amount >= asked.amount
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", ["0.05", "1", "4"])
+@pytest.mark.parametrize("delta", ["1e-5", "1e-9"])
+def test_private_groups_and_their_numbers_cost_no_more_than_was_asked(
+    groups: int, epsilon: str, delta: str
+) -> None:
+    near = Distance(l0=groups, linf=Fraction(1))
+    far = Distances(near, near.times(2))
+    asked = Guarantee.read(epsilon=epsilon, delta=delta)
+    for beside, reach in ((COUNT, distances(20, 7)), (KINDS, CHOICES[1][2])):
+        paid = calibrate((Selected(groups), beside), (far, reach), asked).guarantee()
         assert paid.amount <= asked.amount
         assert paid.delta <= asked.delta

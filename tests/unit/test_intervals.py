@@ -2,57 +2,118 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
 
-from sfumato.curator.intervals import WHOLE, Errors, _range_around
-from sfumato.mechanisms import DiscreteLaplace
-from sfumato.queries.plan import Arithmetic, Expression, KeyOf, Mean, Number, Released
+from sfumato.curator.intervals import WHOLE, Errors, _function_ends, _range_around, uses
+from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
+from sfumato.queries.expressions import Domain, Field
+from sfumato.queries.plan import (
+    Arithmetic,
+    Chosen,
+    Clamp,
+    Expression,
+    Function,
+    KeyOf,
+    Mean,
+    Moments,
+    Number,
+    Output,
+    Plan,
+    Released,
+    Spread,
+    Weighted,
+)
+from sfumato.queries.relations import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TAIL = Fraction(1, 20)
+COUNT = Moments((), (), 0, False, None)
+AGE = Field("t0.age", Domain("integer", Fraction(0), Fraction(9)))
+SPREAD = Spread(AGE, Clamp(Fraction(-2), Fraction(7), 1), (Fraction(1, 2),), None)
+
+
+def of_laws(*laws: Line) -> Errors:
+    return Errors(laws, (COUNT,) * len(laws))
 
 
 def errors(*scales: int | Fraction) -> Errors:
-    laws = tuple(DiscreteLaplace(scale=Fraction(scale)) for scale in scales)
-    return Errors(laws, tuple(Fraction(1) for _ in scales))
+    return of_laws(*(DiscreteLaplace(scale=Fraction(scale)) for scale in scales))
 
 
-def n(value: int) -> Number:
+def n(value: int | Fraction) -> Number:
     return Number(Fraction(value))
+
+
+def r(measure: int, weight: int | Fraction = 1) -> Weighted:
+    """The first released integer of a measure."""
+    return Weighted(((Fraction(weight), Released(measure, 0)),))
+
+
+def drawn(*values: int) -> tuple[tuple[int, ...], ...]:
+    """One released integer a measure."""
+    return tuple((value,) for value in values)
+
+
+def weights_of(*weights: int | Fraction) -> dict[Released, Fraction]:
+    return {Released(i, 0): Fraction(weight) for i, weight in enumerate(weights)}
 
 
 def test_one_measure_has_the_exact_interval_of_its_noise() -> None:
     found = errors(10)
-    assert found.interval(Released(0), (100,), TAIL) == (70, 130)
+    assert found.interval(r(0), drawn(100), TAIL) == (70, 130)
     assert DiscreteLaplace(scale=Fraction(10)).window(TAIL) == range(-30, 31)
-    assert found.value(Released(0), (100,)) == 100
+    assert found.value(r(0), drawn(100)) == 100
+    assert found.value(Released(0, 0), drawn(100)) == 100
 
 
 def test_arithmetic_with_numbers_keeps_the_exact_interval() -> None:
     found = errors(10)
-    twice = Arithmetic("-", n(1), Arithmetic("*", n(2), Released(0)))
-    assert found.interval(twice, (100,), TAIL) == (1 - 260, 1 - 140)
-    assert found.interval(Arithmetic("/", Released(0), n(4)), (100,), TAIL) == (17.5, 32.5)
-    assert found.interval(Arithmetic("*", Released(0), n(3)), (100,), TAIL) == (210, 390)
-    assert found.interval(n(7), (100,), TAIL) == (7, 7)
+    twice = Arithmetic("-", n(1), Arithmetic("*", n(2), r(0)))
+    assert found.interval(twice, drawn(100), TAIL) == (1 - 260, 1 - 140)
+    assert found.interval(Arithmetic("/", r(0), n(4)), drawn(100), TAIL) == (17.5, 32.5)
+    assert found.interval(Arithmetic("*", r(0), n(3)), drawn(100), TAIL) == (210, 390)
+    assert found.interval(r(0, 3), drawn(100), TAIL) == (210, 390)
+    assert found.interval(r(0, Fraction(-1, 4)), drawn(100), TAIL) == (-32.5, -17.5)
+    assert found.interval(n(7), drawn(100), TAIL) == (7, 7)
 
 
 def test_a_measure_less_itself_is_certain() -> None:
-    assert errors(10).interval(Arithmetic("-", Released(0), Released(0)), (100,), TAIL) == (0, 0)
+    assert errors(10).interval(Arithmetic("-", r(0), r(0)), drawn(100), TAIL) == (0, 0)
 
 
-def exact_pair_radius(a: DiscreteLaplace, b: DiscreteLaplace, tail: float) -> int:
-    """The same radius by adding up the whole convolution, for small scales."""
-    points = np.arange(-400, 401, dtype=np.float64)
-    masses = [law.tails(points - 1) - law.tails(points) for law in (a, b)]
-    both = np.convolve(masses[0], masses[1])
-    centre = len(both) // 2
+def test_each_number_of_a_measure_has_noise_of_its_own() -> None:
+    """Two cells of one vector are two draws: their difference is not certain, and adds up in squares."""
+    found = errors(10)
+    both = Weighted(((Fraction(1), Released(0, 0)), (Fraction(-1), Released(0, 1))))
+    low, high = found.interval(both, ((7, 5),), TAIL)
+    assert (low + high) / 2 == 2
+    assert high - low == pytest.approx(2 * float(errors(10, 10).radius(weights_of(1, 1), TAIL)))
+    assert found.value(both, ((7, 5),)) == 2
+
+
+def masses(law: Line, reach: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The probabilities of -reach .. reach."""
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    return np.asarray(law.tails(points - 1) - law.tails(points), dtype=np.float64)
+
+
+def exact_radius(laws: list[DiscreteLaplace], tail: float) -> int:
+    """The least radius of a plain sum, by adding up the whole convolution, for small scales."""
+    whole = np.ones(1)
+    for law in laws:
+        whole = np.convolve(whole, masses(law, 400))
+    centre = len(whole) // 2
     for radius in range(centre):
-        if 1 - both[centre - radius : centre + radius + 1].sum() <= tail:
+        if 1 - whole[centre - radius : centre + radius + 1].sum() <= tail:
             return radius
     raise AssertionError
 
@@ -60,20 +121,23 @@ def exact_pair_radius(a: DiscreteLaplace, b: DiscreteLaplace, tail: float) -> in
 @pytest.mark.parametrize(("first", "second"), [(10, 10), (3, 20), (1, 1), (Fraction(1, 2), 7)])
 def test_two_measures_have_the_interval_of_their_convolution(first: int, second: int) -> None:
     found = errors(first, second)
-    radius = float(found.radius({0: Fraction(1), 1: Fraction(1)}, TAIL))
-    exact = exact_pair_radius(
-        DiscreteLaplace(scale=Fraction(first)), DiscreteLaplace(scale=Fraction(second)), float(TAIL)
-    )
+    radius = float(found.radius(weights_of(1, 1), TAIL))
+    laws = [DiscreteLaplace(scale=Fraction(scale)) for scale in (first, second)]
+    exact = exact_radius(laws, float(TAIL))
     assert exact - 1e-9 <= radius * 1.001
     assert radius <= exact * 1.02 + 1
 
 
-def exact_miss(found: Errors, weights: dict[int, Fraction], radius: Fraction) -> float:
-    """P(|a X + b Y| > radius), by adding up all pairs of outcomes."""
-    points = np.arange(-150, 151, dtype=np.float64)
-    masses = [law.tails(points - 1) - law.tails(points) for law in found.noises]
-    sums = float(weights[0]) * points[:, None] + float(weights[1]) * points[None, :]
-    return float((masses[0][:, None] * masses[1][None, :])[np.abs(sums) > float(radius) * (1 + 1e-12)].sum())
+def exact_miss(found: Errors, weights: Mapping[Released, Fraction], radius: Fraction, reach: int) -> float:
+    """P(|a X + b Y + ...| > radius), by adding up all outcomes within reach."""
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    sums, chances = np.zeros(1), np.ones(1)
+    for released, weight in weights.items():
+        law = found.noises[released.measure]
+        assert law is not None
+        sums = (sums[:, None] + float(weight) * points[None, :]).ravel()
+        chances = (chances[:, None] * masses(law, reach)[None, :]).ravel()
+    return float(chances[np.abs(sums) > float(radius) * (1 + 1e-12)].sum())
 
 
 def test_no_pair_of_small_noises_misses_more_often_than_stated() -> None:
@@ -81,34 +145,72 @@ def test_no_pair_of_small_noises_misses_more_often_than_stated() -> None:
     rng = random.Random(4)
     for _ in range(150):
         found = errors(Fraction(rng.randint(2, 40), 8), Fraction(rng.randint(2, 40), 8))
-        weights = {0: Fraction(rng.randint(1, 12), 4), 1: Fraction(rng.randint(1, 12), 4)}
+        weights = weights_of(*(Fraction(rng.randint(1, 12), 4) for _ in range(2)))
         for tail in (Fraction(1, 20), Fraction(1, 100)):
-            assert exact_miss(found, weights, found.radius(weights, tail)) <= float(tail) * (1 + 1e-9)
+            assert exact_miss(found, weights, found.radius(weights, tail), 150) <= float(tail) * (1 + 1e-9)
             ranged = found._radius(weights, tail, _range_around)
-            assert exact_miss(found, weights, ranged) <= float(tail) * (1 + 1e-9)
+            assert exact_miss(found, weights, ranged, 150) <= float(tail) * (1 + 1e-9)
             assert ranged <= found.radius(weights, tail) * Fraction(12, 10) + 3
 
 
-def test_three_measures_take_the_union_bound() -> None:
-    found = errors(10, 10, 10)
-    total: Expression = Arithmetic("+", Arithmetic("+", Released(0), Released(1)), Released(2))
-    each = DiscreteLaplace(scale=Fraction(10)).window(TAIL / 3)[-1]
-    assert found.interval(total, (0, 0, 0), TAIL) == (-3 * each, 3 * each)
+def test_no_three_small_noises_miss_more_often_than_stated() -> None:
+    """The same for three: all outcomes of all three are added up."""
+    rng = random.Random(5)
+    for _ in range(60):
+        found = errors(*(Fraction(rng.randint(1, 12), 8) for _ in range(3)))
+        weights = weights_of(*(Fraction(rng.choice([-1, 1]) * rng.randint(1, 12), 4) for _ in range(3)))
+        for tail in (Fraction(1, 20), Fraction(1, 100)):
+            radius = found.radius(weights, tail)
+            assert exact_miss(found, weights, radius, 40) <= float(tail) * (1 + 1e-9)
+            ranged = found._radius(weights, tail, _range_around)
+            assert exact_miss(found, weights, ranged, 40) <= float(tail) * (1 + 1e-9)
+            assert ranged <= radius * Fraction(12, 10) + 3
+
+
+@pytest.mark.parametrize("scales", [(10, 10, 10), (3, 20, 7), (1, 1, 1), (Fraction(1, 2), 7, 7), (5,) * 8])
+def test_three_or_more_measures_have_the_interval_of_their_convolution(scales: tuple[int, ...]) -> None:
+    found = errors(*scales)
+    radius = float(found.radius(weights_of(*(1 for _ in scales)), TAIL))
+    exact = exact_radius([DiscreteLaplace(scale=Fraction(scale)) for scale in scales], float(TAIL))
+    assert exact - 1e-9 <= radius
+    assert radius <= exact * 1.1 + 1
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+@pytest.mark.parametrize("tail", [Fraction(1, 2), TAIL, Fraction(1, 10**6)])
+def test_several_measures_never_take_more_than_the_union_bound(count: int, tail: Fraction) -> None:
+    """And for many of them far less: errors add up in squares."""
+    scales = [Fraction(10 + i) for i in range(count)]
+    total: Expression = r(0)
+    for i in range(1, count):
+        total = Arithmetic("+", total, r(i))
+    low, high = errors(*scales).interval(total, drawn(*([0] * count)), tail)
+    union = sum(DiscreteLaplace(scale=scale).window(tail / count)[-1] for scale in scales)
+    assert -union <= low <= 0 <= high <= union
+    if count == 9 and tail <= TAIL:
+        assert high <= 0.6 * union
+
+
+def test_several_gaussians_have_nearly_the_interval_of_their_sum() -> None:
+    """The sum of nine has three times the width of one."""
+    law = DiscreteGaussian(sigma_squared=Fraction(10**6))
+    radius = float(of_laws(*[law] * 9).radius(weights_of(*[1] * 9), TAIL))
+    assert 3 * 1959.9 <= radius <= 3 * 1959.9 * 1.05
 
 
 def test_a_ratio_whose_denominator_may_be_zero_can_be_anything() -> None:
     found = errors(10, 10)
-    ratio = Arithmetic("/", Released(0), Released(1))
-    assert found.interval(ratio, (100, 20), TAIL) == WHOLE
-    assert found.value(ratio, (100, 0)) is None
-    low, high = found.interval(ratio, (1000, 500), TAIL)
+    ratio = Arithmetic("/", r(0), r(1))
+    assert found.interval(ratio, drawn(100, 20), TAIL) == WHOLE
+    assert found.value(ratio, drawn(100, 0)) is None
+    low, high = found.interval(ratio, drawn(1000, 500), TAIL)
     assert 1.8 < low < 2 < high < 2.25
 
 
 def test_a_ratio_times_and_plus_numbers_moves_with_them() -> None:
     found = errors(10, 10)
-    ratio = Arithmetic("/", Released(0), Released(1))
-    low, high = found.interval(ratio, (1000, 500), TAIL)
+    ratio = Arithmetic("/", r(0), r(1))
+    low, high = found.interval(ratio, drawn(1000, 500), TAIL)
     cases: list[tuple[Expression, float, float]] = [
         (Arithmetic("*", n(100), ratio), 100, 0),
         (Arithmetic("*", ratio, n(100)), 100, 0),
@@ -117,52 +219,139 @@ def test_a_ratio_times_and_plus_numbers_moves_with_them() -> None:
         (Arithmetic("-", ratio, n(5)), 1, -5),
     ]
     for expression, factor, shift in cases:
-        ends = found.interval(expression, (1000, 500), TAIL)
+        ends = found.interval(expression, drawn(1000, 500), TAIL)
         assert ends == pytest.approx((low * factor + shift, high * factor + shift), rel=1e-3)
 
 
 def test_a_mean_stays_within_its_public_bounds() -> None:
     found = errors(100, 10)
-    mean = Mean(total=0, count=1, centre=Fraction(60), low=Fraction(0), high=Fraction(120))
-    assert found.value(mean, (5, -3)) == 65  # a count below one counts as one row
-    assert found.value(mean, (-500, -3)) == 0
-    assert found.interval(mean, (5, 3), TAIL) == (0, 120)
-    assert found.interval(mean, (5, -300), TAIL) == (0, 120)
-    low, high = found.interval(mean, (1000, 1000), TAIL)
-    assert 60 < low < 61 < high < 62
+    mean = Mean(r(0), r(1), Fraction(0), Fraction(120))
+    assert found.value(mean, drawn(65, -3)) == 65  # a count below one counts as one row
+    assert found.value(mean, drawn(-500, -3)) == 0
+    assert found.value(mean, drawn(500, -3)) == 120
+    assert found.interval(mean, drawn(5, 3), TAIL) == (0, 120)
+    assert found.interval(mean, drawn(5, -300), TAIL) == (0, 120)
+    low, high = found.interval(mean, drawn(61000, 1000), TAIL)
+    assert 58 < low < 61 < high < 64
+    assert found.interval(mean, drawn(10**9, 1000), TAIL) == (120, 120)
+    assert found.interval(mean, drawn(-(10**9), 1000), TAIL) == (0, 0)
+
+
+def test_the_noise_of_a_mean_is_felt_less_near_the_middle_of_its_cells() -> None:
+    """The two cells of a value on [0, 1]: total = second, count = first + second, of one law."""
+    found = errors(10)
+    first, second = Released(0, 0), Released(0, 1)
+    count = Weighted(((Fraction(1), first), (Fraction(1), second)))
+    mean = Mean(Weighted(((Fraction(1), second),)), count, Fraction(0), Fraction(1))
+    assert found.value(mean, ((300, 700),)) == Fraction(7, 10)
+    middle, edge = (found.interval(mean, (cells,), TAIL) for cells in ((500, 500), (1000, 0)))
+    assert middle[0] < 0.5 < middle[1]
+    assert middle[1] - middle[0] < 0.07
+    assert edge[0] == 0 < edge[1] < 0.05
 
 
 def test_products_and_sums_of_ratios_fall_back_to_parts() -> None:
     found = errors(10, 10, 10)
-    product = Arithmetic("*", Released(0), Released(1))
-    low, high = found.interval(product, (1000, 1000), TAIL)
+    product = Arithmetic("*", r(0), r(1))
+    low, high = found.interval(product, drawn(1000, 1000), TAIL)
     assert low < 1000**2 < high
-    mean = Mean(total=0, count=1, centre=Fraction(0), low=Fraction(-5), high=Fraction(5))
-    mixed = Arithmetic("+", mean, Arithmetic("/", Released(2), Released(1)))
-    low, high = found.interval(mixed, (0, 1000, 1000), TAIL)
+    mean = Mean(r(0), r(1), Fraction(-5), Fraction(5))
+    mixed = Arithmetic("+", mean, Arithmetic("/", r(2), r(1)))
+    low, high = found.interval(mixed, drawn(0, 1000, 1000), TAIL)
     assert low < 1 < high < 1.2
-    nested = Arithmetic("/", Released(0), Arithmetic("-", mean, n(0)))
-    assert found.interval(nested, (0, 1000, 1000), TAIL) == WHOLE
+    nested = Arithmetic("/", r(0), Arithmetic("-", mean, n(0)))
+    assert found.interval(nested, drawn(0, 1000, 1000), TAIL) == WHOLE
     inverse = Arithmetic("/", n(1), product)
-    low, high = found.interval(inverse, (1000, 1000, 0), TAIL)
+    low, high = found.interval(inverse, drawn(1000, 1000, 0), TAIL)
     assert 0 < low < 1e-6 < high
+
+
+Name = Literal["square", "root", "abs", "round", "floor", "ceil", "least", "greatest"]
+
+
+def test_functions_of_a_number_are_what_they_say() -> None:
+    found = errors(1)
+    cases: list[tuple[Name, tuple[Expression, ...], Fraction | None]] = [
+        ("square", (n(-3),), Fraction(9)),
+        ("root", (n(Fraction(9, 4)),), Fraction(3, 2)),
+        ("root", (n(-1),), None),
+        ("abs", (n(-3),), Fraction(3)),
+        ("floor", (n(Fraction(-5, 2)),), Fraction(-3)),
+        ("ceil", (n(Fraction(-5, 2)),), Fraction(-2)),
+        ("round", (n(Fraction(-5, 2)), n(0)), Fraction(-3)),
+        ("round", (n(Fraction(12345, 1000)), n(2)), Fraction(1235, 100)),
+        ("round", (n(1251), n(-2)), Fraction(1300)),
+        ("least", (n(3), n(-2), n(5)), Fraction(-2)),
+        ("greatest", (n(3), n(-2), n(5)), Fraction(5)),
+        ("greatest", (n(3), Function("root", (n(-1),))), None),
+    ]
+    for name, arguments, expected in cases:
+        assert found.value(Function(name, arguments), drawn(0)) == expected, name
+
+
+def test_a_function_of_an_interval_holds_the_function_of_every_point_in_it() -> None:
+    rng, found = random.Random(6), errors(1)
+    names: list[Name] = ["square", "root", "abs", "floor", "ceil", "round", "least", "greatest"]
+    for name, _ in itertools.product(names, range(200)):
+        count = 2 if name in ("least", "greatest") else 1
+        points = [Fraction(rng.randint(-400, 400), 100) for _ in range(count)]
+        ends = [(float(x) - rng.random(), float(x) + rng.random()) for x in points]
+        digits = rng.randint(-1, 3)
+        extra = [n(digits)] if name == "round" else []
+        value = found.value(Function(name, (*(n(x) for x in points), *extra)), drawn(0))
+        low, high = _function_ends(name, [*ends, *((float(digits),) * 2 for _ in extra)])
+        if value is not None:
+            assert low <= value <= high, (name, points, ends)
+
+
+def test_a_quantile_has_the_ends_that_were_drawn_with_it() -> None:
+    found = Errors((None,), (SPREAD,))
+    chosen = Chosen(0, 0, 1, 2)
+    assert found.value(chosen, ((4, 1, 9),)) == 0  # -2 and four steps of a half
+    assert found.interval(chosen, ((4, 1, 9),), TAIL) == (-1.5, 2.5)
+    assert found.interval(chosen, ((4, 9, 1),), TAIL) == (-1.5, 2.5)  # ends that crossed
+    assert found.interval(chosen, ((0, 1, 9),), TAIL) == (-2, 2.5)  # the value lies in its interval
+    assert found.interval(chosen, ((4, 1, 9),), Fraction(1, 101)) == (-2, 7)  # no more was bought
 
 
 def test_a_key_is_not_a_number() -> None:
     with pytest.raises(TypeError):
-        errors(1).value(KeyOf(0), (1,))
+        errors(1).value(KeyOf(0), drawn(1))
 
 
 def test_ends_are_rounded_outward_and_survive_any_size() -> None:
     found = errors(Fraction(1, 100))  # hardly ever any noise
-    third = Arithmetic("/", Released(0), n(3))
-    low, high = found.interval(third, (1,), TAIL)
+    third = Arithmetic("/", r(0), n(3))
+    low, high = found.interval(third, drawn(1), TAIL)
     assert Fraction(low) < Fraction(1, 3) < Fraction(high)
-    huge = Arithmetic("*", Released(0), n(10**400))
-    assert found.interval(huge, (1,), TAIL) == (math.nextafter(math.inf, 0), math.inf)
-    assert found.interval(Arithmetic("-", n(0), huge), (1,), TAIL) == (
+    huge = Arithmetic("*", r(0), n(10**400))
+    assert found.interval(huge, drawn(1), TAIL) == (math.nextafter(math.inf, 0), math.inf)
+    assert found.interval(Arithmetic("-", n(0), huge), drawn(1), TAIL) == (
         -math.inf,
         -math.nextafter(math.inf, 0),
     )
     wide = errors(10**40, Fraction(10**39, 7))
-    assert wide.radius({0: Fraction(1), 1: Fraction(1)}, TAIL) > 10**40
+    assert wide.radius(weights_of(1, 1), TAIL) > 10**40
+    widest = errors(10**40, Fraction(10**39, 7), 3)
+    assert widest.radius(weights_of(1, 1, 1), TAIL) > 10**40
+
+
+def plan(*outputs: Expression, measures: int = 2, order: tuple[Expression, ...] = ()) -> Plan:
+    return Plan(
+        Scan(0, "t", None, None, False),
+        (),
+        (COUNT,) * measures,
+        tuple(Output(f"c{i}", each) for i, each in enumerate(outputs)),
+        order=tuple((each, False) for each in order),
+    )
+
+
+def test_uses_say_which_measures_a_number_is_made_of_and_how_much_it_feels_each() -> None:
+    assert uses(plan(r(0), r(1, 3))) == (((0, Fraction(1)),), ((1, Fraction(3)),))
+    (both,) = uses(plan(Arithmetic("-", r(0), r(1, 2))))
+    assert dict(both) == {0: 1, 1: 2}
+    assert uses(plan(KeyOf(0), r(1))) == (((1, Fraction(1)),),)
+    assert uses(plan(r(0), order=(r(1),))) == (((0, Fraction(1)),), ((1, Fraction(1)),))
+    assert uses(plan(n(7))) == ()
+    (ratio,) = uses(plan(Arithmetic("/", r(0), r(1))))  # a thousand by a thousand: both alike
+    assert float(dict(ratio)[0]) == pytest.approx(float(dict(ratio)[1]), rel=0.05)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.budget.store import COLUMNS
-from sfumato.mechanisms.mechanism import Vector
 
 if TYPE_CHECKING:
     from sfumato.budget.store import Row
     from sfumato.mechanisms import Guarantee, Spend
 
-Draw = tuple[Vector, ...]  # one integer vector a step
+Draw = tuple[tuple[int | str, ...], ...]  # one vector a step: integers, or the names of what was chosen
 SECOND = 10**6  # times are whole numbers of microseconds
 SEEN = 16  # letters of a head that are shown
 

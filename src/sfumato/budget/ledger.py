@@ -496,4 +496,4 @@ def _tell(tickets: list[_Ticket], answers: list[Wish]) -> None:
 
 
 def _draw(text: str) -> Draw:
-    return tuple(tuple(int(y) for y in vector) for vector in json.loads(text))
+    return tuple(tuple(y if isinstance(y, str) else int(y) for y in vector) for vector in json.loads(text))

@@ -10,96 +10,211 @@ from typing import TYPE_CHECKING
 
 from sfumato.budget import filters
 from sfumato.budget.loss import PrivacyLoss
-from sfumato.exact.numbers import round_up
-from sfumato.mechanisms import Distance, Gaussian, Geometric, Guarantee, Spend, Step
+from sfumato.exact import numbers
+from sfumato.exact.numbers import round_down, round_up
+from sfumato.mechanisms import (
+    Additive,
+    Distance,
+    Gaussian,
+    Geometric,
+    Guarantee,
+    Modes,
+    Partition,
+    Private,
+    Quantiles,
+    Spend,
+    Step,
+)
 from sfumato.mechanisms.mechanism import Symmetric, bisected
-from sfumato.queries.plan import Arithmetic, Mean, Released
+from sfumato.queries.plan import Kinds, Selected, Spread
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms import Additive, Distances
-    from sfumato.queries.plan import Expression, Plan
+    from sfumato.mechanisms import Distances
+    from sfumato.queries.plan import Measure
 
 PLAIN = 1 << 40  # a scale with a smaller numerator is used as it is
 SIGNIFICANT = 16  # bits that a rounded scale keeps
 PARTS = 1 << 12  # a price is split into whole numbers of so many parts
 TRIES = 40  # of making Gaussian noise a thousandth wider until it is enough
+SELECTION = Fraction(3, 10)  # of an epsilon, where the groups themselves are private
+MISSED = Fraction(1, 100)  # the chance that the interval of a quantile misses it
+ENDS = (Fraction(2, 3), Fraction(1, 6), Fraction(1, 6))  # of a quantile's price: its value, and its two ends
 
 Uses = tuple[tuple[tuple[int, Fraction], ...], ...]  # for every number asked for: measures and their weights
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One additive step for every measure of a plan, and the price they were made for."""
+    """One step for every measure of a plan, and the price they were made for."""
 
-    columns: tuple[Step[Additive], ...]
+    steps: tuple[Step[Private], ...]
     asked: Guarantee
 
     @property
     def spend(self) -> Spend:
         """The steps as what is charged."""
-        return self.columns
+        return self.steps
 
     @property
     def slack(self) -> Fraction:
         """What they need of delta beside an epsilon: nothing if each has a pure one."""
-        pure = all(step.bound().epsilon is not None for step in self.columns)
+        bounds = [step.bound() for step in self.steps]
+        pure = all(bound.epsilon is not None and not bound.delta for bound in bounds)
         return Fraction(0) if pure or self.asked.rho is not None else self.asked.delta
 
     def guarantee(self, towards: str = "presence") -> Guarantee:
         """What the whole query proves under a relation between neighbours, in the currency of its price."""
-        return filters.price(self.spend, self.asked.of(Fraction(0), self.slack), towards)
+        return filters.price(self.spend, self.asked.of(Fraction(0), self._slack(towards)), towards)
+
+    def _slack(self, towards: str) -> Fraction:
+        """A replaced person can lose a delta twice."""
+        lost = sum((step.bound(towards).delta for step in self.steps), Fraction(0))
+        return max(self.slack, lost) if self.slack else Fraction(0)
 
 
-def calibrate(distances: tuple[Distances, ...], spend: Guarantee, uses: Uses | None = None) -> Query:
+def calibrate(
+    measures: tuple[Measure, ...],
+    distances: tuple[Distances, ...],
+    spend: Guarantee,
+    uses: Uses | None = None,
+) -> Query:
     """The steps with the least error that together cost at most `spend` when one unit comes or goes.
 
     In epsilon, geometric noise by the L1 distance. In rho, Gaussian noise by the L2 distance, whose variance
     is half that of geometric noise at the same rho and distance. In epsilon with delta, whichever of the two
-    has the smaller variance. `uses` says which measures each number asked for is made of: the price is split
-    so that the product of their errors is smallest, which favours none for the unit it happens to be in.
+    has the smaller variance. Quantiles and modes are chosen by the exponential mechanism. `uses` says which
+    measures each number asked for is made of: the price is split so that the product of their errors is
+    smallest, which favours none for the unit it happens to be in. Where the groups are private, three tenths
+    of epsilon and all of delta decide which are shown.
 
     Guarantee: `spend`. Proof: each step costs at most its part, by the guarantee of its mechanism; with a
     delta, the privacy loss of the steps was computed and is enough.
 
     >>> from sfumato.mechanisms import Distance, Distances, Guarantee
+    >>> from sfumato.queries.plan import Moments
+    >>> count = Moments((), (), 0, False, None)
     >>> one = Distances(Distance(l1=Fraction(1)), Distance(l1=Fraction(1)))
-    >>> calibrate((one, one), Guarantee.parse("0.1")).columns[0].mechanism
+    >>> calibrate((count, count), (one, one), Guarantee.parse("0.1")).steps[0].mechanism
     Geometric(scale=Fraction(20, 1))
-    >>> calibrate((one,), Guarantee.read(rho="0.01")).columns[0].mechanism
+    >>> calibrate((count,), (one,), Guarantee.read(rho="0.01")).steps[0].mechanism
     Gaussian(sigma_squared=Fraction(50, 1))
     """
     if uses is None:
         uses = tuple(((i, Fraction(1)),) for i in range(len(distances)))
-    return _calibrated(distances, spend, uses)
+    return _calibrated(measures, distances, spend, uses)
 
 
 @lru_cache(maxsize=256)
-def _calibrated(distances: tuple[Distances, ...], spend: Guarantee, uses: Uses) -> Query:
+def _calibrated(
+    measures: tuple[Measure, ...], distances: tuple[Distances, ...], spend: Guarantee, uses: Uses
+) -> Query:
+    chosen = [i for i, measure in enumerate(measures) if isinstance(measure, Selected)]
+    rest = [i for i in range(len(measures)) if i not in chosen]
+    whole = spend
+    steps: dict[int, Step[Private]] = {}
+    for i in chosen:
+        steps[i], spend = _partition(measures[i], distances[i], spend)
+    left = {i: place for place, i in enumerate(rest)}
+    fewer = tuple(tuple((left[i], weight) for i, weight in number if i in left) for number in uses)
+    kinds, far = tuple(measures[i] for i in rest), tuple(distances[i] for i in rest)
+    found = _steps(kinds, far, spend, tuple(number for number in fewer if number)) if rest else ()
+    for i, step in zip(rest, found, strict=True):
+        steps[i] = step
+    return Query(tuple(steps[i] for i in range(len(measures))), whole)
+
+
+def _partition(measure: Measure, distances: Distances, spend: Guarantee) -> tuple[Step[Private], Guarantee]:
+    """The rule that decides which groups are shown, and what is left for the numbers in them."""
+    assert isinstance(measure, Selected)
+    delta = spend.delta / measure.groups
+    if spend.rho is not None:
+        rho = spend.rho * SELECTION
+        epsilon = round_down(numbers.sqrt(2 * rho).low, 24) / measure.groups
+        rule = Partition(epsilon=epsilon, delta=delta)
+        return Step(rule, distances), spend.of(spend.rho - rho)
+    assert spend.epsilon is not None
+    part = spend.epsilon * SELECTION
+    return Step(Partition(epsilon=part / measure.groups, delta=delta), distances), spend.of(
+        spend.epsilon - part
+    )
+
+
+def _steps(
+    measures: tuple[Measure, ...], distances: tuple[Distances, ...], spend: Guarantee, uses: Uses
+) -> tuple[Step[Private], ...]:
     presences = [each.presence for each in distances]
     if spend.rho is not None:
         parts = _split([math.sqrt(_l2_squared(each)) for each in presences], uses, power=1)
-        return Query(_gaussian(distances, [spend.rho * part for part in parts]), spend)
+        rhos = [spend.rho * part for part in parts]
+        noisy = _gaussian(distances, rhos)
+        return tuple(
+            _choice(measure, each, None, rho) or step
+            for measure, each, rho, step in zip(measures, distances, rhos, noisy, strict=True)
+        )
     assert spend.epsilon is not None
     parts = _split([float(_l1(each)) for each in presences], uses, power=2)
     shares = [spend.epsilon * part for part in parts]
-    geometric: tuple[Step[Additive], ...] = tuple(
-        Step(Geometric(scale=_rounded(_l1(each.presence) / share)), each)
-        for each, share in zip(distances, shares, strict=True)
+    pure = tuple(
+        _choice(measure, each, share, None)
+        or Step(Geometric(scale=_rounded(_l1(each.presence) / share)), each)
+        for measure, each, share in zip(measures, distances, shares, strict=True)
     )
-    pure = Query(geometric, spend)
-    if not spend.delta:
+    if not spend.delta or not all(isinstance(step.mechanism, Additive) for step in pure):
         return pure
-    gaussian = _gaussian_for(distances, spend, uses, _spread(geometric))
-    return pure if gaussian is None else Query(gaussian, spend)
+    gaussian = _gaussian_for(distances, spend, uses, _spread(pure))
+    return pure if gaussian is None else gaussian
 
 
-def _spread(steps: tuple[Step[Additive], ...]) -> float:
+def _choice(
+    measure: Measure, distances: Distances, epsilon: Fraction | None, rho: Fraction | None
+) -> Step[Private] | None:
+    """The step of a measure by which something is chosen; None if noise is added to it."""
+    l1 = _l1(distances.presence)
+    if isinstance(measure, Kinds):
+        share = epsilon if rho is None else round_down(numbers.sqrt(8 * rho).low, 24)
+        assert share is not None
+        return Step(Modes(cells=measure.cells, scale=_rounded(l1 / share)), distances)
+    if not isinstance(measure, Spread):
+        return None
+    shares = [part / len(measure.ranks) for _ in measure.ranks for part in ENDS]
+    if rho is None:
+        assert epsilon is not None
+        prices = [epsilon * share for share in shares]
+    else:  # the price of a choice in zCDP is an eighth of the square of its epsilon
+        whole = round_down(numbers.sqrt(8 * rho / sum((s**2 for s in shares), Fraction(0))).low, 24)
+        prices = [whole * share for share in shares]
+    targets: list[tuple[Fraction, Fraction, Fraction]] = []
+    for n, rank in enumerate(measure.ranks):
+        worst = 2 * max(rank, 1 - rank) * l1
+        scales = [_rounded(worst / price) for price in prices[3 * n : 3 * n + 3]]
+        low, high = (_reach(scale, measure.cells) for scale in scales[1:])
+        inward = _inward(scales[0], measure.cells)
+        middle = inward if rank == 0 else -inward if rank == 1 else Fraction(0)
+        targets += [(rank, middle, scales[0]), (rank, -low, scales[1]), (rank, high, scales[2])]
+    return Step(Quantiles(cells=measure.cells, targets=tuple(targets)), distances)
+
+
+def _reach(scale: Fraction, cells: int) -> Fraction:
+    """How far an end must aim beyond the rank, so as to miss it with half the chance that is allowed."""
+    return Fraction(math.ceil(scale * numbers.log(2 * cells / MISSED).high) + 1)
+
+
+def _inward(scale: Fraction, cells: int) -> Fraction:
+    """How far inside of the data a least or largest value is looked for.
+
+    Beyond the data every cell is as good as any other; that far inside, all of them together are chosen with
+    a chance of about one in twenty.
+    """
+    return Fraction(math.ceil(scale * (numbers.log(Fraction(cells)).high + 3)))
+
+
+def _spread(steps: tuple[Step[Private], ...]) -> float:
     """The logarithm of the product of the variances."""
-    noises = [step.mechanism.noise for step in steps]
-    return sum(math.log(noise.variance) for noise in noises if isinstance(noise, Symmetric))
+    noises = [step.mechanism.noise for step in steps if isinstance(step.mechanism, Additive)]
+    return sum(math.log(max(noise.variance, 1e-300)) for noise in noises if isinstance(noise, Symmetric))
 
 
-def _gaussian(distances: tuple[Distances, ...], rhos: list[Fraction]) -> tuple[Step[Additive], ...]:
+def _gaussian(distances: tuple[Distances, ...], rhos: list[Fraction]) -> tuple[Step[Private], ...]:
     return tuple(
         Step(Gaussian(sigma_squared=_rounded(Fraction(_l2_squared(each.presence)) / (2 * rho))), each)
         for each, rho in zip(distances, rhos, strict=True)
@@ -108,7 +223,7 @@ def _gaussian(distances: tuple[Distances, ...], rhos: list[Fraction]) -> tuple[S
 
 def _gaussian_for(
     distances: tuple[Distances, ...], spend: Guarantee, uses: Uses, most: float
-) -> tuple[Step[Additive], ...] | None:
+) -> tuple[Step[Private], ...] | None:
     """Gaussian noise that is (epsilon, delta)-private: as for one shift, then wider until it holds.
 
     None as soon as the product of its variances, which decides as it did for the split, is not below `most`.
@@ -128,36 +243,19 @@ def _gaussian_for(
     return None
 
 
-def uses_of(plan: Plan) -> Uses:
-    """Which measures each number of a plan is made of. An average feels its count by half of its reach."""
-
-    def parts(expression: Expression) -> list[tuple[tuple[int, Fraction], ...]]:
-        match expression:
-            case Released(i):
-                return [((i, Fraction(1)),)]
-            case Mean(total, count, centre, low, high):
-                reach = max(high - centre, centre - low)
-                sum_step, row_step = plan.measures[total].step, plan.measures[count].step
-                return [((total, sum_step), (count, row_step * reach / 2))]
-            case Arithmetic(_, left, right):
-                return parts(left) + parts(right)
-        return []
-
-    return tuple(part for output in plan.outputs for part in parts(output.expression))
-
-
 def count_within(
-    distances: tuple[Distances, ...], currency: Guarantee, step: Fraction
+    measure: Measure, distances: Distances, currency: Guarantee, step: Fraction
 ) -> tuple[Guarantee, int]:
     """The price of a count with an error of ten times what one person weighs, at 95%, and that error."""
-    error = math.ceil(10 * _l1(distances[0].presence) * step)
+    error = math.ceil(10 * _l1(distances.presence) * step)
 
     def radius(amount: Fraction) -> Fraction:
-        query = calibrate(distances, currency.of(amount))
-        return query.columns[0].mechanism.noise.window(Fraction(1, 20))[-1] * step
+        (step_,) = calibrate((measure,), (distances,), currency.of(amount)).steps
+        assert isinstance(step_.mechanism, Additive)
+        return step_.mechanism.noise.window(Fraction(1, 20))[-1] * step
 
     thousandths = bisected(lambda parts: radius(Fraction(parts, 1000)) <= error, 0, 1000)
-    return calibrate(distances, currency.of(Fraction(thousandths, 1000))).guarantee(), error
+    return calibrate((measure,), (distances,), currency.of(Fraction(thousandths, 1000))).guarantee(), error
 
 
 def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:

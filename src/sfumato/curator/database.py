@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import platform
 import time
@@ -14,17 +15,20 @@ from typing import TYPE_CHECKING
 from sfumato.budget import Ledger
 from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
-from sfumato.curator.calibrate import Query, calibrate, count_within, uses_of
+from sfumato.curator.calibrate import Query, calibrate, count_within
 from sfumato.curator.explanation import Explanation
-from sfumato.curator.release import Release, Releases
-from sfumato.errors import InvalidParameter
+from sfumato.curator.intervals import uses
+from sfumato.curator.release import Release, Releases, write_key
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
-from sfumato.mechanisms import Guarantee
+from sfumato.mechanisms import Guarantee, Mechanism, Partition
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import policy as policies
-from sfumato.queries.sensitivity import derive
+from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
-from sfumato.sources.duckdb import Answer, DuckDB, text
+from sfumato.queries.words import spoken
+from sfumato.sources.duckdb import DuckDB, source_of
+from sfumato.sources.printing import Answer, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,9 +71,25 @@ class Database:
         """
         spend = self._price(epsilon, rho, delta)
         plan = parse(sql, self.policy)  # refused here: free, and the data are untouched
+        if plan.private_keys and not spend.delta:
+            raise self._private_keys(plan, sql)
         derivations = derive(plan)
-        query = calibrate(tuple(each.distances for each in derivations), spend, uses_of(plan))
-        return Question(self, sql, plan, query, derivations, engine_sql=text(plan))
+        distances = tuple(each.distances for each in derivations)
+        query = calibrate(plan.measures, distances, spend, uses(plan))
+        return Question(self, sql, plan, query, derivations, engine_sql=";\n".join(texts(plan)))
+
+    def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
+        names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
+        some = 'ask with a delta: delta="1e-6", in a terminal --delta 1e-6'
+        if self.ledger.total.rho is not None or not self.ledger.total.delta:
+            some = "let the owner give the budget a delta"
+        return Unsupported(
+            f"the values of {names} are private: nobody declared which ones exist, and without a delta none "
+            "can be shown, since one that a single person has would give that person away",
+            f"List the ones you want (WHERE {names} IN (...)), let the owner declare keys in "
+            f"{self.policy.file}, or {some}.",
+            sql=sql,
+        )
 
     def _price(self, epsilon: Number | None, rho: Number | None, delta: Number | None) -> Guarantee:
         total = self.ledger.total
@@ -108,8 +128,11 @@ class Database:
             if not table.public:
                 name = table.name.replace('"', '""')
                 plan = parse(f'SELECT COUNT(*) FROM "{name}"', self.policy)
-                distances = tuple(each.distances for each in derive(plan))
-                cost, error = count_within(distances, left.of(Fraction(0)), plan.measures[0].step)
+                (derivation,) = derive(plan)
+                measure = plan.measures[0]
+                cost, error = count_within(
+                    measure, derivation.distances, left.of(Fraction(0)), one_of(measure)
+                )
                 return worth(left, cost, f"COUNT(*) of {table.name}", error)
         return ""
 
@@ -140,8 +163,7 @@ class Database:
         return runs[question.plan.key].map(lambda answer: draw(query, answer, self._coins))
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
-        # a plan is only ever charged with additive steps
-        query = Query(kept.spend, kept.receipt.price)  # type: ignore[arg-type]
+        query = Query(kept.spend, kept.receipt.price)
         return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst)
 
     @property
@@ -276,7 +298,7 @@ class Batch:
     def _shown(self, drawn: Draw, receipt: Receipt) -> Releases:
         releases, start = [], 0
         for question in self.questions:
-            end = start + len(question.query.columns)
+            end = start + len(question.query.steps)
             releases.append(
                 Release(
                     self.database.policy.name,
@@ -304,10 +326,21 @@ class Batch:
 
 
 def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
-    """A noisy vector for every measure."""
-    return tuple(
-        step.mechanism.law(vector).draw(coins) for step, vector in zip(query.columns, answer, strict=True)
-    )
+    """A vector for every measure; where the groups are private, first which of them are shown."""
+    shown = range(len(answer.groups))
+    drawn: list[tuple[int | str, ...]] = []
+    for step, vector in zip(query.steps, answer.vectors, strict=True):
+        mechanism = step.mechanism
+        if isinstance(mechanism, Partition):
+            chosen = mechanism.law(vector).draw(coins)
+            shown = [g for g, is_shown in enumerate(chosen) if is_shown]  # type: ignore[assignment]
+            drawn.append(tuple(write_key(answer.groups[g]) for g in shown))
+            continue
+        assert isinstance(mechanism, Mechanism)
+        cells = len(vector) // max(len(answer.groups), 1)
+        seen = [vector[g * cells : (g + 1) * cells] for g in shown]
+        drawn.append(mechanism.law(tuple(itertools.chain.from_iterable(seen))).draw(coins))
+    return tuple(drawn)
 
 
 def open(  # noqa: A001  # sf.open("hospital.toml") reads well
@@ -324,7 +357,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     `accept` goes on after a ledger was lost, with all that was spent (see `sfumato.budget.Ledger`).
     """
     policy = policies.load(path)
-    source = DuckDB(policy.database)
+    source = source_of(policy)
     source.check(policy)
     if analyst:
         check_name(analyst)

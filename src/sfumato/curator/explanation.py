@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import show
 from sfumato.curator.intervals import Errors
-from sfumato.curator.release import reading_notes
+from sfumato.curator.release import is_label, reading_notes
+from sfumato.mechanisms import Additive, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.plan import Expression, KeyOf, Mean, Measure
+from sfumato.queries.plan import Chosen, Expression, Function, Mean, Spread
+from sfumato.queries.sensitivity import one_of
+from sfumato.queries.words import describe
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Query
-    from sfumato.mechanisms import Additive, Guarantee, Step
-    from sfumato.queries.plan import Plan
+    from sfumato.mechanisms import Guarantee, Private, Step
+    from sfumato.queries.plan import Measure, Plan
     from sfumato.queries.sensitivity import Derivation
 
 EXAMPLE = 1000  # rows in a group, where an error depends on how many there are
@@ -48,7 +51,7 @@ class Explanation:
         return {
             output.name: self._error(output.expression)
             for output in self.plan.outputs
-            if not isinstance(output.expression, KeyOf)
+            if not is_label(output.expression)
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,7 +62,7 @@ class Explanation:
             f"{self.price.currency}_replaced": decimal(self.replaced.amount),
             "free": self.paid,
             "left": decimal(self.left.amount),
-            "groups": self.plan.size,
+            "groups": "private" if self.plan.private_keys else self.plan.size,
             "error_95": self.errors(),
             "measures": [
                 {
@@ -70,7 +73,7 @@ class Explanation:
                     "because": list(derivation.because),
                 }
                 for measure, step, derivation in zip(
-                    self.plan.measures, self.query.columns, self.derivations, strict=True
+                    self.plan.measures, self.query.steps, self.derivations, strict=True
                 )
             ],
             "notes": reading_notes(self.plan),
@@ -89,7 +92,7 @@ class Explanation:
             "",
             f"  price          {price}",
             f"  promise        a unit's presence: {self.price}; its values: {self.replaced}",
-            f"  groups         {self.plan.size}",
+            f"  groups         {facts['groups']}",
             "  error at 95%",
         ]
         lines += [f"    {name}: {error}" for name, error in facts["error_95"].items()]
@@ -102,53 +105,60 @@ class Explanation:
         return "\n".join(lines)
 
     def _error(self, expression: Expression) -> str:
-        tail = Fraction(1, 20) / (self.plan.size if self.plan.selects else 1)
+        tail = Fraction(1, 20)
+        if self.plan.selects and not self.plan.private_keys:
+            tail /= self.plan.size
         errors = Errors.of(self.plan, self.query)
         if isinstance(expression, Mean):
-            # an average far from the centre also feels the noise of the count; take the farthest
-            reach = max(expression.high - expression.centre, expression.centre - expression.low)
-            weights = {
-                expression.total: errors.steps[expression.total],
-                expression.count: errors.steps[expression.count] * reach,
-            }
-            worst = min(
-                float(errors.radius(weights, tail)) / EXAMPLE, float(expression.high - expression.low)
-            )
+            # what the noise of total - mean * count comes to, for the mean that feels it most
+            radii = []
+            for mean in (expression.low, expression.high):
+                counts = {released: weight for weight, released in expression.count.terms}
+                weights = {released: weight for weight, released in expression.total.terms}
+                for released, weight in counts.items():
+                    weights[released] = weights.get(released, Fraction(0)) - mean * weight
+                radii.append(float(errors.radius(weights, tail)))
+            worst = min(max(radii) / EXAMPLE, float(expression.high - expression.low))
             return f"at most about ± {worst:,.4g} for a group of {EXAMPLE:,} rows; the more rows, the smaller"
+        if isinstance(expression, Chosen):
+            return self._rank_error(expression)
+        if isinstance(expression, Function):
+            return "depends on the data; the release states it"
         radius = errors.width(expression, tail)
         if radius is None:
             return "depends on the data; the release states it"
         return f"± {show.number(float(radius), _places(radius))}"
 
+    def _rank_error(self, chosen: Chosen) -> str:
+        """A quantile lies within so many rows of its rank."""
+        measure, step = self.plan.measures[chosen.measure], self.query.steps[chosen.measure]
+        assert isinstance(measure, Spread)
+        assert isinstance(step.mechanism, Quantiles)
+        rows = step.mechanism.radius(chosen.place, Fraction(1, 20)) / measure.whole
+        offset = abs(step.mechanism.targets[chosen.place][1]) / measure.whole
+        return f"within about {show.number(float(rows + offset), 0)} rows of its rank"
 
-def _cost(step: Step[Additive]) -> dict[str, str]:
+
+def _cost(step: Step[Private]) -> dict[str, str]:
     """What one step costs by itself: its epsilon, or a rho where it has none."""
     bound = step.bound()
+    delta = {"delta": decimal(bound.delta, 18)} if bound.delta else {}
     if bound.epsilon is not None:
-        return {"epsilon": decimal(bound.epsilon)}
+        return {"epsilon": decimal(bound.epsilon), **delta}
     return {"rho": decimal(bound.rho or Fraction(0))}
 
 
-def _noise(step: Step[Additive], measure: Measure) -> str:
-    """The noise in the units of the measure."""
-    half = step.mechanism.noise.window(Fraction(1, 20))[-1] * measure.step
-    return f"{step.mechanism.name} noise, 95% of it within ± {show.number(float(half), _places(half))}"
+def _noise(step: Step[Private], measure: Measure) -> str:
+    """The noise in the units of the measure, or how something is chosen."""
+    mechanism = step.mechanism
+    if isinstance(mechanism, Additive):
+        half = mechanism.noise.window(Fraction(1, 20))[-1] * one_of(measure)
+        cells = "" if measure.cells == 1 else f" in each of {measure.cells} cells"
+        return f"{mechanism.name} noise{cells}, 95% of it within ± {show.number(float(half), _places(half))}"
+    if isinstance(mechanism, Partition):
+        return f"a group of {mechanism.half} persons is shown half of the time"
+    return f"chosen by the exponential mechanism ({mechanism.name})"
 
 
 def _places(value: Fraction) -> int:
     return 0 if value.denominator == 1 else 3
-
-
-def describe(measure: Measure) -> str:
-    """A measure in SQL's words.
-
-    >>> describe(Measure(None, None, 10))
-    'COUNT(*)'
-    """
-    name = "*" if measure.field is None else measure.field.name
-    if measure.clamp is None:
-        return f"COUNT({name})"
-    if not measure.clamp.centre:
-        return f"SUM({name})"
-    centre = float(measure.clamp.centre * measure.step)
-    return f"SUM({name} - {centre:.12g})"

@@ -2,13 +2,14 @@
 
 A column of a result is arithmetic on released measures. Three cases, from sharp to safe:
 
-* a weighted sum of measures: one measure has the exact interval of its noise; two have the interval of their
-  convolution; three or more that of the union bound;
+* a weighted sum of released integers: one has the exact interval of its noise; several have the interval of
+  their convolution, summed in blocks that are rounded outward;
 * a ratio of two weighted sums A/B: Fieller's set. For the true ratio r the noise of A - rB is a weighted sum
   with a known law, whatever A and B are, so {r : |A - rB| <= radius(r)} covers the truth with the stated
   probability. It is the whole line when B may be zero;
 * anything else: each part of the first two kinds gets its share of the error probability, and interval
-  arithmetic does the rest.
+  arithmetic does the rest;
+* a quantile has the ends that were drawn with it.
 
 Nothing here touches the guarantee: it is post-processing of released numbers, so floats are allowed; where
 they are used, they are rounded towards wider intervals.
@@ -26,22 +27,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.exact.numbers import round_up
-from sfumato.queries.plan import Arithmetic, Expression, KeyOf, Mean, Number, Released
+from sfumato.mechanisms import Additive
+from sfumato.queries.plan import (
+    Arithmetic,
+    Chosen,
+    Expression,
+    Function,
+    KeyOf,
+    Mean,
+    Number,
+    Released,
+    Spread,
+    Weighted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sfumato.curator.calibrate import Query
+    from numpy.typing import NDArray
+
+    from sfumato.curator.calibrate import Query, Uses
     from sfumato.mechanisms import Line
-    from sfumato.queries.plan import Plan
+    from sfumato.queries.plan import Measure, Plan
 
 Ends = tuple[float, float]
-Reader = Callable[
-    ["Sequence[int]"], Ends
-]  # from the released integers of one group to the ends of an interval
+Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
+GRID = 1024  # blocks of each law when several are convolved
+EXAMPLE = 1000  # rows of a group, where an error depends on how many there are
+LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
 
 
@@ -50,18 +66,19 @@ class Linear:
     """constant + sum of weight * released integer."""
 
     constant: Fraction
-    weights: Mapping[int, Fraction]
+    weights: Mapping[Released, Fraction]
 
-    def at(self, drawn: Sequence[int]) -> Fraction:
+    def at(self, drawn: Sequence[Sequence[int]]) -> Fraction:
         """Its value for released integers."""
-        return self.constant + sum(weight * drawn[i] for i, weight in self.weights.items())
+        terms = (weight * drawn[r.measure][r.place] for r, weight in self.weights.items())
+        return self.constant + sum(terms, Fraction(0))
 
     def plus(self, other: Linear, factor: Fraction) -> Linear:
         """self + factor * other."""
         weights = dict(self.weights)
-        for i, weight in other.weights.items():
-            weights[i] = weights.get(i, Fraction(0)) + factor * weight
-        kept = {i: weight for i, weight in weights.items() if weight}
+        for released, weight in other.weights.items():
+            weights[released] = weights.get(released, Fraction(0)) + factor * weight
+        kept = {released: weight for released, weight in weights.items() if weight}
         return Linear(self.constant + factor * other.constant, kept)
 
 
@@ -71,44 +88,52 @@ ONE = Linear(Fraction(1), {})
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The noise of one release: a law and a step for every measure."""
+    """The noise of one release: a law for every measure that has one."""
 
-    noises: tuple[Line, ...]
-    steps: tuple[Fraction, ...]
+    noises: tuple[Line | None, ...]
+    measures: tuple[Measure, ...]
 
     @classmethod
     def of(cls, plan: Plan, query: Query) -> Errors:
         """The noise that a query adds to the measures of a plan."""
-        noises = tuple(step.mechanism.noise for step in query.columns)
-        return cls(noises, tuple(measure.step for measure in plan.measures))
+        mechanisms = [step.mechanism for step in query.steps]
+        noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)
+        return cls(noises, plan.measures)
 
-    def value(self, expression: Expression, drawn: Sequence[int]) -> Fraction | None:
+    def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
         match expression:
             case Number(value):
                 return value
-            case Released(i):
-                return self.steps[i] * drawn[i]
-            case Mean(total, count, centre, low, high):
-                rows = max(self.steps[count] * drawn[count], Fraction(1))
-                return min(max(centre + self.steps[total] * drawn[total] / rows, low), high)
+            case Released(measure, place):
+                return Fraction(drawn[measure][place])
+            case Weighted(terms):
+                return sum((weight * drawn[r.measure][r.place] for weight, r in terms), Fraction(0))
+            case Mean(total, count, low, high):
+                above, below = self.value(total, drawn), self.value(count, drawn)
+                assert above is not None
+                assert below is not None
+                return min(max(above / max(below, Fraction(1)), low), high)
+            case Chosen():
+                return self._on_grid(expression, drawn[expression.measure][expression.place])
             case Arithmetic(operator, left, right):
                 a, b = self.value(left, drawn), self.value(right, drawn)
                 if a is None or b is None or (operator == "/" and b == 0):
                     return None
-                return (
-                    a + b
-                    if operator == "+"
-                    else a - b
-                    if operator == "-"
-                    else a * b
-                    if operator == "*"
-                    else a / b
-                )
+                return _arithmetic(operator, a, b)
+            case Function(name, arguments):
+                values = [self.value(each, drawn) for each in arguments]
+                known = [value for value in values if value is not None]
+                return _function(name, known) if len(known) == len(values) else None
             case KeyOf():
                 raise TypeError("a key is not a number")
 
-    def interval(self, expression: Expression, drawn: Sequence[int], tail: Fraction) -> Ends:
+    def _on_grid(self, chosen: Chosen, place: int) -> Fraction:
+        measure = self.measures[chosen.measure]
+        assert isinstance(measure, Spread)
+        return (measure.clamp.least + place) * measure.clamp.step
+
+    def interval(self, expression: Expression, drawn: Sequence[Sequence[int]], tail: Fraction) -> Ends:
         """Ends that miss the noiseless value with probability at most `tail`."""
         return self.reader(expression, tail)(drawn)
 
@@ -116,11 +141,15 @@ class Errors:
         """The same as a function of the released integers: what does not depend on them is done once."""
         if isinstance(expression, Mean):
             return self._mean_reader(expression, tail)
+        if isinstance(expression, Chosen):
+            return self._chosen_reader(expression, tail)
+        if isinstance(expression, Function):
+            return self._function_reader(expression, tail)
         linear, ratio = self._linear(expression), self._ratio(expression)
         if linear is not None:
             radius = self.radius(linear.weights, tail)
 
-            def around(drawn: Sequence[int]) -> Ends:
+            def around(drawn: Sequence[Sequence[int]]) -> Ends:
                 middle = linear.at(drawn)
                 return _float_down(middle - radius), _float_up(middle + radius)
 
@@ -128,17 +157,48 @@ class Errors:
         if ratio is not None:
             return lambda drawn: self._fieller(*ratio, drawn, tail)
         assert isinstance(expression, Arithmetic)
-        parts = [self._parts(side) for side in (expression.left, expression.right)]
-        left = self.reader(expression.left, tail * parts[0] / sum(parts))
-        right = self.reader(expression.right, tail * parts[1] / sum(parts))
+        left, right = self._readers((expression.left, expression.right), tail)
         return lambda drawn: _combine(expression.operator, left(drawn), right(drawn))
+
+    def _readers(self, expressions: Sequence[Expression], tail: Fraction) -> list[Reader]:
+        """Readers that all hold at once: each part gets its share of the error probability."""
+        parts = [self._parts(each) for each in expressions]
+        whole = max(sum(parts), 1)
+        return [
+            self.reader(e, tail * part / whole if part else tail)
+            for e, part in zip(expressions, parts, strict=True)
+        ]
+
+    def _chosen_reader(self, chosen: Chosen, tail: Fraction) -> Reader:
+        """The ends that were drawn with a quantile; they hold all at once with a chance that is fixed."""
+        measure = self.measures[chosen.measure]
+        assert isinstance(measure, Spread)
+        least, most = (self._on_grid(chosen, cell) for cell in (0, measure.cells - 1))
+        low, high, middle = chosen.low, chosen.high, chosen.place
+        assert low is not None
+        assert high is not None
+
+        def within(drawn: Sequence[Sequence[int]]) -> Ends:
+            if tail < LEVEL:
+                return _float_down(least), _float_up(most)
+            cells = [drawn[chosen.measure][place] for place in (low, high, middle)]
+            return (
+                _float_down(self._on_grid(chosen, min(cells))),
+                _float_up(self._on_grid(chosen, max(cells))),
+            )
+
+        return within
+
+    def _function_reader(self, function: Function, tail: Fraction) -> Reader:
+        readers = self._readers(function.arguments, tail)
+        return lambda drawn: _function_ends(function.name, [reader(drawn) for reader in readers])
 
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
         enough = self.radius(bottom.weights, tail)
         floor, ceiling = _float_down(mean.low), _float_up(mean.high)
 
-        def within(drawn: Sequence[int]) -> Ends:
+        def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if bottom.at(drawn) <= enough:  # there may be no rows at all: the mean can be anything
                 return floor, ceiling
             low, high = self._fieller(top, bottom, drawn, tail)
@@ -151,21 +211,33 @@ class Errors:
         linear = self._linear(expression)
         return None if linear is None else self.radius(linear.weights, tail)
 
-    def radius(self, weights: Mapping[int, Fraction], tail: Fraction) -> Fraction:
+    def radius(self, weights: Mapping[Released, Fraction], tail: Fraction) -> Fraction:
         """A number that the weighted noise passes with probability at most `tail`."""
         return self._radius(weights, tail, lambda ratio: (_below(ratio), _above(ratio)))
 
     def _radius(
-        self, weights: Mapping[int, Fraction], tail: Fraction, around: Callable[[float], tuple[float, float]]
+        self,
+        weights: Mapping[Released, Fraction],
+        tail: Fraction,
+        around: Callable[[float], tuple[float, float]],
     ) -> Fraction:
         """`around` says for which range of ratios of two weights the radius shall hold."""
-        terms = [(abs(weight), self.noises[i]) for i, weight in weights.items() if weight]
+        terms: list[tuple[Fraction, Line]] = []
+        for released, weight in weights.items():
+            noise = self.noises[released.measure]
+            assert noise is not None
+            if weight:
+                terms.append((abs(weight), noise))
         union = self._union(terms, tail)
-        if len(terms) != 2:
+        if len(terms) < 2:
             return union
-        (a, first), (b, second) = sorted(terms, key=lambda term: -term[0])
-        low, high = around(float(b / a))
-        return min(Fraction(_pair(first, second, tail, low, high)) * a, union)
+        terms.sort(key=lambda term: -term[0])
+        (a, first), *others = terms
+        ranges = [around(float(b / a)) for b, _ in others]
+        if len(others) == 1:
+            return min(Fraction(_pair(first, others[0][1], tail, *ranges[0])) * a, union)
+        laws = ((first, 1.0), *((noise, high) for (_, noise), (_, high) in zip(others, ranges, strict=True)))
+        return min(Fraction(_several(laws, tail)) * a, union)
 
     def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
         share = tail / max(len(terms), 1)
@@ -175,8 +247,8 @@ class Errors:
         match expression:
             case Number(value):
                 return Linear(value, {})
-            case Released(i):
-                return Linear(Fraction(0), {i: self.steps[i]})
+            case Weighted(terms):
+                return Linear(Fraction(0), {released: weight for weight, released in terms})
             case Arithmetic(operator, left, right):
                 a, b = self._linear(left), self._linear(right)
                 if a is None or b is None:
@@ -206,8 +278,10 @@ class Errors:
         return None
 
     def _mean(self, mean: Mean) -> tuple[Linear, Linear]:
-        rows = Linear(Fraction(0), {mean.count: self.steps[mean.count]})
-        return Linear(Fraction(0), {mean.total: self.steps[mean.total]}).plus(rows, mean.centre), rows
+        top, bottom = self._linear(mean.total), self._linear(mean.count)
+        assert top is not None
+        assert bottom is not None
+        return top, bottom
 
     def _ratio_and_number(self, expression: Arithmetic) -> tuple[Linear, Linear] | None:
         """A ratio with a number added, taken off, multiplied or divided; a mean's bounds must not be lost."""
@@ -242,12 +316,14 @@ class Errors:
         """Into how many parts the error probability must be split."""
         if isinstance(expression, Number):
             return 0
-        if isinstance(expression, Mean) or self._ratio(expression):
+        if isinstance(expression, (Mean, Chosen)) or self._ratio(expression):
             return 1
+        if isinstance(expression, Function):
+            return sum(self._parts(each) for each in expression.arguments)
         assert isinstance(expression, Arithmetic)
         return self._parts(expression.left) + self._parts(expression.right)
 
-    def _fieller(self, top: Linear, bottom: Linear, drawn: Sequence[int], tail: Fraction) -> Ends:
+    def _fieller(self, top: Linear, bottom: Linear, drawn: Sequence[Sequence[int]], tail: Fraction) -> Ends:
         """The ratios r with |A - rB| <= radius of the noise of A - rB.
 
         The ends solve r = A/B +- radius(r)/|B|; iterating that comes there because the radius grows with |r|
@@ -285,6 +361,122 @@ def _range_around(ratio: float) -> tuple[float, float]:
         return 0.0, 2.0**-20
     knot = math.floor(math.log2(ratio) * KNOTS)
     return min(2 ** (knot / KNOTS), ratio), max(2 ** ((knot + 1) / KNOTS), ratio)
+
+
+def _arithmetic(operator: str, a: Fraction, b: Fraction) -> Fraction:
+    if operator == "+":
+        return a + b
+    if operator == "-":
+        return a - b
+    return a * b if operator == "*" else a / b
+
+
+def _function(name: str, values: list[Fraction]) -> Fraction | None:
+    match name:
+        case "square":
+            return values[0] ** 2
+        case "root":
+            return None if values[0] < 0 else Fraction(math.sqrt(values[0]))
+        case "abs":
+            return abs(values[0])
+        case "floor":
+            return Fraction(math.floor(values[0]))
+        case "ceil":
+            return Fraction(math.ceil(values[0]))
+        case "round":
+            ten = Fraction(10) ** int(values[1])
+            return (
+                Fraction(math.floor(abs(values[0]) * ten + Fraction(1, 2)))
+                / ten
+                * (-1 if values[0] < 0 else 1)
+            )
+        case "least":
+            return min(values)
+    return max(values)
+
+
+def _function_ends(name: str, ends: list[Ends]) -> Ends:
+    """The same on intervals; all but the first two are monotone."""
+    low, high = ends[0]
+    match name:
+        case "square" | "abs":
+            far = max(abs(low), abs(high))
+            near = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+            return (near, far) if name == "abs" else (max(0.0, _below(near * near)), _above(far * far))
+        case "root":
+            return _below(math.sqrt(max(low, 0.0))) if low > 0 else 0.0, _above(math.sqrt(max(high, 0.0)))
+        case "floor" | "ceil" | "round":
+            digits = round(ends[1][0]) if name == "round" else 0
+            shift = 10.0**-digits
+            return _below(low - shift), _above(high + shift)
+        case "least":
+            return min(each[0] for each in ends), min(each[1] for each in ends)
+    return max(each[0] for each in ends), max(each[1] for each in ends)
+
+
+def uses(plan: Plan) -> Uses:
+    """Which measures each number of a plan is made of, and how much it feels an error in each.
+
+    Found by trying: for a group of a thousand rows, spread evenly over the cells of every measure, each
+    released integer is moved by the worth of one row.
+    """
+    errors = Errors((None,) * len(plan.measures), plan.measures)
+    drawn = [[_typical(measure)] * measure.places for measure in plan.measures]
+    found: list[tuple[tuple[int, Fraction], ...]] = []
+    shown = [output.expression for output in plan.outputs] + [expression for expression, _ in plan.order]
+    for expression in shown:
+        if isinstance(expression, KeyOf):
+            continue
+        if isinstance(expression, Chosen):
+            found.append(((expression.measure, Fraction(1)),))
+            continue
+        before = errors.value(expression, drawn)
+        weights: dict[int, float] = {}
+        for i, measure in enumerate(plan.measures):
+            for place in range(measure.places if measure.places <= 16 else 0):
+                step = max(drawn[i][place] // 50, 1)
+                drawn[i][place] += step
+                after = errors.value(expression, drawn)
+                drawn[i][place] -= step
+                if before is not None and after is not None and after != before:
+                    slope = float((after - before) / step)
+                    weights[i] = weights.get(i, 0.0) + slope * slope
+        if weights:
+            found.append(tuple((i, Fraction(math.sqrt(weight))) for i, weight in weights.items()))
+    return tuple(found)
+
+
+def _typical(measure: Measure) -> int:
+    """What a cell holds in a group of a thousand rows."""
+    if isinstance(measure, Spread):
+        return measure.cells // 2
+    return max(1, EXAMPLE * measure.cap // ((getattr(measure, "rows", 1) or 1) * measure.cells))
+
+
+@lru_cache(maxsize=4096)
+def _several(laws: tuple[tuple[Line, float], ...], tail: Fraction) -> float:
+    """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws.
+
+    Each law is summed into blocks of one common width, every block moved to its upper end, which only makes
+    large sums more likely; then the blocks are convolved. What the windows leave out is added.
+    """
+    windows = [noise.window(tail / (1 << 12))[-1] * weight for noise, weight in laws]
+    width = max(2 * max(windows) / GRID, 1e-300)
+    total: NDArray[np.float64] = np.ones(1)
+    start = 0
+    for (noise, weight), reach in zip(laws, windows, strict=True):
+        first, last = math.floor(-reach / width) - 1, math.ceil(reach / width)
+        edges = np.arange(first, last + 1, dtype=np.float64) * np.float64(width / weight)
+        beyond = noise.tails(edges)
+        masses = np.maximum(beyond[:-1] - beyond[1:], 0.0)  # of (edge, next edge], moved to the next edge
+        total = np.convolve(total, masses)
+        start += first + 1
+    rest = float(tail) / (1 << 12) * len(laws)
+    upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
+    room = (float(tail) - 2 * rest) / 2
+    within = np.flatnonzero(upper <= room)
+    cells = int(within[0]) if len(within) else len(upper)
+    return max((start + cells) * width, 0.0)
 
 
 @lru_cache(maxsize=4096)

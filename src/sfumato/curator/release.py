@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+import json
 import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -12,7 +15,21 @@ from sfumato.curator import show
 from sfumato.curator.intervals import Errors
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.plan import Expression, KeyOf, Plan
+from sfumato.queries.plan import (
+    Chosen,
+    Combined,
+    Expression,
+    Having,
+    KeyOf,
+    Kinds,
+    Moments,
+    People,
+    Plan,
+    Selected,
+    Spread,
+    Sum,
+)
+from sfumato.queries.words import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +41,9 @@ if TYPE_CHECKING:
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.plan import Measure
-    from sfumato.queries.policy import Value
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.plan import Clamp, Measure
+    from sfumato.queries.policy import Kind, Value
 
 TINY = 1e-200  # a narrower interval counts as a point
 DIGITS = 100  # a shown number is rounded to less than this part of its interval
@@ -69,19 +87,47 @@ class Release:
     def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell]]:
         """Every row with unrounded cells, ordered and limited as asked."""
         tail = 1 - _level(level)
+        groups, vectors = self._groups(), self._vectors()
         if self.plan.selects:
-            tail /= self.plan.size  # rows picked by noisy values: all intervals must hold at once
-        errors, groups = Errors.of(self.plan, self.query), self.plan.groups
-        vectors = list(zip(*self.drawn, strict=True))  # one tuple of released integers a group
+            tail /= max(len(groups), 1)  # rows picked by noisy values: all intervals must hold at once
+        errors = Errors.of(self.plan, self.query)
 
         def column(expression: Expression) -> Callable[[int], Value | Cell]:
             if isinstance(expression, KeyOf):
                 return lambda g: groups[g][expression.index]
+            if is_label(expression):
+                return lambda g: self._label(expression, vectors[g])
             ends = errors.reader(expression, tail)
             return lambda g: Cell(errors.value(expression, vectors[g]), *ends(vectors[g]))
 
         columns = {output.name: column(output.expression) for output in self.plan.outputs}
-        return [{name: cell(g) for name, cell in columns.items()} for g in self._shown(errors, vectors)]
+        shown = self._shown(errors, groups, vectors)
+        return [{name: cell(g) for name, cell in columns.items()} for g in shown]
+
+    def _groups(self) -> tuple[tuple[Value, ...], ...]:
+        """The groups of the release: the declared ones, or those that were chosen to be shown."""
+        if not self.plan.private_keys:
+            return self.plan.groups
+        kinds = [key.expression.domain.kind for key in self.plan.keys]
+        return tuple(read_key(str(text), kinds) for text in self.drawn[0])
+
+    def _vectors(self) -> list[tuple[tuple[int, ...], ...]]:
+        """The released integers of every group, measure by measure."""
+        count = len(self.drawn[0]) if self.plan.private_keys else self.plan.size
+        places = [0 if isinstance(m, Selected) else m.places for m in self.plan.measures]
+        return [
+            tuple(
+                tuple(int(y) for y in drawn[g * width : (g + 1) * width])
+                for drawn, width in zip(self.drawn, places, strict=True)
+            )
+            for g in range(count)
+        ]
+
+    def _label(self, expression: Expression, vector: tuple[tuple[int, ...], ...]) -> Value:
+        assert isinstance(expression, Chosen)
+        measure = self.plan.measures[expression.measure]
+        assert isinstance(measure, Kinds)
+        return measure.values[vector[expression.measure][expression.place]]
 
     def rows(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Any]]:
         """Every row as a dictionary: key columns, and for each number `name`, `name_low`, `name_high`."""
@@ -116,7 +162,7 @@ class Release:
         """The names of the columns of `rows()`."""
         names: list[str] = []
         for output in self.plan.outputs:
-            is_key = isinstance(output.expression, KeyOf)
+            is_key = is_label(output.expression)
             names += [output.name] if is_key else [output.name, f"{output.name}_low", f"{output.name}_high"]
         return names
 
@@ -183,7 +229,7 @@ class Release:
         headers: list[str] = []
         left: list[bool] = []
         for output in self.plan.outputs:
-            is_key = isinstance(output.expression, KeyOf)
+            is_key = is_label(output.expression)
             headers += [output.name] if is_key else [output.name, f"{_percent(level)} interval"]
             left += [True] if is_key else [False, False]
         body: list[list[str]] = []
@@ -191,7 +237,7 @@ class Release:
             line: list[str] = []
             for output in self.plan.outputs:
                 name = output.name
-                if isinstance(output.expression, KeyOf):
+                if is_label(output.expression):
                     line.append(str(row[name]))
                     continue
                 ends = ("", "_low", "_high")
@@ -219,15 +265,26 @@ class Release:
             rows.append(flat)
         return rows, decimals
 
-    def _shown(self, errors: Errors, vectors: list[tuple[int, ...]]) -> list[int]:
+    def _shown(
+        self,
+        errors: Errors,
+        groups: tuple[tuple[Value, ...], ...],
+        vectors: list[tuple[tuple[int, ...], ...]],
+    ) -> list[int]:
         """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
-        indices, groups = list(range(self.plan.size)), self.plan.groups
+        having, indices = self.plan.having, list(range(len(groups)))
+        if having is not None:
+            indices = [g for g in indices if _holds(having, errors, vectors[g]) is True]
         for expression, descending in reversed(self.plan.order):
-            if isinstance(expression, KeyOf):
-                keys = [group[expression.index] for group in groups]
-                indices.sort(key=lambda g: keys[g], reverse=descending)
+            if is_label(expression):
+                index = expression.index if isinstance(expression, KeyOf) else -1
+                labels: dict[int, Any] = {
+                    g: groups[g][index] if index >= 0 else self._label(expression, vectors[g])
+                    for g in indices
+                }
+                indices.sort(key=labels.__getitem__, reverse=descending)
                 continue
-            values = [errors.value(expression, vector) for vector in vectors]
+            values = {g: errors.value(expression, vectors[g]) for g in indices}
             known = [g for g in indices if values[g] is not None]
             known.sort(key=lambda g: values[g] or Fraction(0), reverse=descending)
             indices = known + [g for g in indices if values[g] is None]
@@ -289,6 +346,54 @@ class Releases:
         return "\n".join([*lines, *show.paragraphs([together])])
 
 
+def is_label(expression: Expression) -> bool:
+    """Whether a column holds names and not numbers: a key, or a most common value."""
+    return isinstance(expression, KeyOf) or (isinstance(expression, Chosen) and expression.low is None)
+
+
+def write_key(group: tuple[Value, ...]) -> str:
+    """A group as text, to be stored."""
+    return json.dumps([each.isoformat() if isinstance(each, datetime.date) else each for each in group])
+
+
+def read_key(text: str, kinds: list[Kind]) -> tuple[Value, ...]:
+    """The group that `write_key` wrote.
+
+    >>> read_key(write_key(("A", datetime.date(2024, 1, 31))), ["text", "date"])
+    ('A', datetime.date(2024, 1, 31))
+    """
+    read: dict[str, Callable[[Any], Any]] = {
+        "date": datetime.date.fromisoformat,
+        "timestamp": datetime.datetime.fromisoformat,
+    }
+    pairs = zip(json.loads(text), kinds, strict=True)
+    return tuple(read[kind](each) if kind in read else each for each, kind in pairs)
+
+
+def _holds(having: Having, errors: Errors, vector: tuple[tuple[int, ...], ...]) -> bool | None:
+    """Whether a released row is shown; unknown where a number is missing."""
+    if isinstance(having, Combined):
+        found = [_holds(each, errors, vector) for each in having.parts]
+        if having.word == "not":
+            return None if found[0] is None else not found[0]
+        decided = having.word == "or"
+        return decided if decided in found else None if None in found else not decided
+    a, b = errors.value(having.left, vector), errors.value(having.right, vector)
+    if a is None or b is None:
+        return None
+    return bool(_COMPARE[having.operator](a, b))
+
+
+_COMPARE: dict[str, Callable[[Fraction, Fraction], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
     together = " (all rows together, since rows were picked by their values)" if plan.selects else ""
@@ -296,12 +401,13 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     cut: list[str] = []
     for measure in plan.measures:
         cut += [said for said in _cuts(measure, plan) if said not in cut]
-    if plan.unit is not None:
-        cut.append(f"rows without {plan.unit.name} are dropped")
-    if plan.keys:
-        cut.append(
-            f"rows whose {', '.join(key.field.name for key in plan.keys)} is not a declared key are dropped"
-        )
+    if plan.relation.by_person:
+        cut.append("rows without a person are dropped")
+    if plan.keys and not plan.private_keys:
+        names = ", ".join(spoken(key.expression) for key in plan.keys)
+        cut.append(f"rows whose {names} is not a declared key are dropped")
+    if plan.private_keys:
+        cut.append("groups of few people are not shown")
     if cut:
         notes.append(f"Not covered by the intervals: {'; '.join(cut)}.")
     return notes
@@ -310,24 +416,41 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
 def _cuts(measure: Measure, plan: Plan) -> list[str]:
     """What bounding takes from a measure, in words."""
     said: list[str] = []
-    if measure.field is not None:
-        said.append(f"rows where {measure.field.name} is NULL are skipped")
-    if measure.clamp is not None and measure.field is not None:
-        low, high = show.fraction(measure.clamp.low), show.fraction(measure.clamp.high)
-        name, rounded = measure.field.name, ""
-        if measure.field.kind == "number":
-            rounded = f", and values are rounded down to steps of {show.fraction(measure.step)}"
-        said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
-    if plan.unit is not None and measure.rows is not None:
-        if measure.clamp is None or measure.by_rows:
-            many = f"{measure.rows} row{'' if measure.rows == 1 else 's'}"
-            said.append(f"whoever ({plan.unit.name}) has more than {many} is scaled down to weigh {many}")
-        else:
-            total = show.fraction(measure.cap * measure.step)
-            assert measure.field is not None
-            name = measure.field.name
-            said.append(f"whoever ({plan.unit.name}) has more than {total} of {name} is scaled down to that")
+    pairs: list[tuple[Scalar, Clamp | None]] = []
+    match measure:
+        case Moments(values, clamps):
+            pairs = list(itertools.zip_longest(values, clamps))
+        case Sum(value, clamp) | Spread(value, clamp):
+            pairs = [(value, clamp)]
+        case Kinds(value):
+            pairs = [(value, None)]
+    for each, bounds in pairs:
+        name = spoken(each)
+        said.append(f"rows where {name} is NULL are skipped")
+        if bounds is not None:
+            low, high = show.fraction(bounds.low), show.fraction(bounds.high)
+            exact = each.domain.kind == "integer" and bounds.exponent == 0
+            steps = f", and values are rounded down to steps of {show.fraction(bounds.step)}"
+            rounded = "" if exact else steps
+            said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
+    if plan.relation.by_person:
+        said += _scalings(measure)
     return said
+
+
+def _scalings(measure: Measure) -> list[str]:
+    match measure:
+        case Sum(value):
+            total = show.fraction(measure.cap * measure.clamp.step)
+            return [f"whoever has more than {total} of {spoken(value)} is scaled down to that"]
+        case Moments() | Spread() | Kinds():
+            many = f"{measure.rows} row{'' if measure.rows == 1 else 's'}"
+            return [f"whoever has more than {many} is scaled down to weigh {many}"]
+        case People(_, groups) if groups > 1:
+            return [f"whoever is in more than {groups} groups is scaled down to weigh {groups}"]
+        case People() | Selected():
+            return []
+    return [f"of each person at most {measure.cap} different values are counted"]
 
 
 def _level(level: str | float | Fraction) -> Fraction:

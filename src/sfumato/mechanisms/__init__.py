@@ -8,7 +8,8 @@ given by name: the orders of other libraries differ and invite mistakes.
     bounded ranges    Truncated; Renormalised (a warning)
     choosing          Exponential, PermuteAndFlip, NoisyMax, TopK; SparseVector (a conversation)
     everyone alone    RandomizedResponse
-    the median        SmoothMedian
+    the median        SmoothMedian; Quantiles and Modes of many groups
+    private groups    Partition
     finite            Table: any matrix of probabilities
     beside them       accuracy (theorems about errors), meaning (the Bayesian reading)
 
@@ -37,6 +38,8 @@ from sfumato.mechanisms.mechanism import (
     Step,
 )
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric
+from sfumato.mechanisms.partition import Partition
+from sfumato.mechanisms.quantiles import Modes, Quantiles
 from sfumato.mechanisms.ranges import Renormalised, Truncated
 from sfumato.mechanisms.response import RandomizedResponse
 from sfumato.mechanisms.selection import Exponential, NoisyMax, PermuteAndFlip, Selection, TopK
@@ -61,10 +64,13 @@ __all__ = [
     "Law",
     "Line",
     "Mechanism",
+    "Modes",
     "NoisyMax",
     "OnGrid",
+    "Partition",
     "PermuteAndFlip",
     "Private",
+    "Quantiles",
     "RandomizedResponse",
     "Renormalised",
     "Selection",

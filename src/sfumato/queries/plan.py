@@ -1,9 +1,15 @@
 """A plan: exactly what is measured in the engine, and how released numbers become columns.
 
-A `Plan` is a frozen tree. Two parts live in it. What is *measured* (table, unit, condition, keys, measures)
-is secret until noised and decides distances, price and the key of the release. What is *shown* (outputs,
-order, limit) is arithmetic on released numbers: post-processing, free, and not part of the key, so
-`1 + COUNT(*)` after `COUNT(*)` costs nothing.
+A `Plan` is a frozen tree. Two parts live in it. What is *measured* (relation, keys, measures) is secret until
+noised and decides distances, price and the key of the release. What is *shown* (outputs, order, limit, which
+groups) is arithmetic on released numbers: post-processing, free, and not part of the key, so `1 + COUNT(*)`
+after `COUNT(*)` costs nothing.
+
+Every measure is a histogram: for every group a fixed number of integer cells, of which all rows of one person
+together fill at most `cap`, whatever they hold. A count has one cell. Averages and variances have the cells
+of a Bernstein basis: for x scaled to t in [0, 1] the cells (1-t)^2, 2t(1-t), t^2 are never negative and add
+up to one, so count, sum and sum of squares come from one vector that a row moves by one in all, not by three.
+A median has a cell for every step of its grid.
 """
 
 from __future__ import annotations
@@ -13,81 +19,18 @@ import hashlib
 import itertools
 import json
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Kind, Value
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.policy import Value
+    from sfumato.queries.relations import Relation
 
 PARTS = 1024  # a person's scaled count lives on a grid of 1/1024 row
-CAP = 1 << 62  # a person's total in the engine is clamped to this
-
-
-# Conditions on a row: total, three-valued as SQL's ---------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column of the table."""
-
-    name: str
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A literal, already of the type it is compared as."""
-
-    value: Value
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """left (= <> < <= > >=) right."""
-
-    operator: Literal["=", "<>", "<", "<=", ">", ">="]
-    left: Field | Constant
-    right: Field | Constant
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """The column has no value."""
-
-    field: Field
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """A boolean column, or TRUE, or FALSE."""
-
-    of: Field | Constant
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Negation; NULL stays NULL."""
-
-    part: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """AND of all parts."""
-
-    parts: tuple[Condition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Some:
-    """OR of all parts."""
-
-    parts: tuple[Condition, ...]
-
-
-Condition = Compare | IsNull | Truth | Not | Every | Some
+CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
 
 
 # What is measured ------------------------------------------------------------------------------------
@@ -95,81 +38,259 @@ Condition = Compare | IsNull | Truth | Not | Every | Some
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A grouping column and its public values, in the owner's order."""
+    """What is grouped by, and its public values in their order; None if the values are private."""
 
-    field: Field
-    values: tuple[Value, ...]
+    expression: Scalar
+    values: tuple[Value, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Clamp:
-    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent, minus centre."""
+    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent."""
 
     low: Fraction
     high: Fraction
     exponent: int
-    centre: int = 0
 
     @property
     def least(self) -> int:
-        """The smallest integer a row can become."""
-        return math.floor(self.low * Fraction(2) ** self.exponent) - self.centre
+        """The smallest integer a value can become."""
+        return math.floor(self.low * Fraction(2) ** self.exponent)
 
     @property
     def most(self) -> int:
-        """The largest integer a row can become."""
-        return math.floor(self.high * Fraction(2) ** self.exponent) - self.centre
+        """The largest integer a value can become."""
+        return math.floor(self.high * Fraction(2) ** self.exponent)
 
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One integer a group: a count of rows, or a sum of clamped values, with each person bounded.
-
-    `field` None counts rows; with a field, rows where it is NULL are left out. `clamp` None counts, else
-    sums. `rows` is how many rows of one person weigh in full (None: every row is its own unit). A heavier
-    person is scaled down: a count, and a sum with `by_rows`, in proportion to the number of rows; any other
-    sum in proportion to the person's own total, which cuts less.
-    """
-
-    field: Field | None
-    clamp: Clamp | None
-    rows: int | None
-    by_rows: bool = False
+    @property
+    def width(self) -> int:
+        """How many steps lie between them, at least one."""
+        return max(self.most - self.least, 1)
 
     @property
     def step(self) -> Fraction:
-        """What one unit of the integer is worth."""
-        if self.clamp is not None:
-            return Fraction(2) ** -self.clamp.exponent
-        return Fraction(1) if self.rows is None else Fraction(1, PARTS)
+        """What one step is worth."""
+        return Fraction(2) ** -self.exponent
+
+
+class Histogram(ABC):
+    """For every group a fixed number of integer cells, of which one person fills at most `cap`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many there are in a group."""
+
+    @property
+    @abstractmethod
+    def cap(self) -> int:
+        """What one person adds to all groups and cells at most, in absolute numbers."""
+
+    @property
+    def places(self) -> int:
+        """How many integers are released for a group."""
+        return self.cells
 
     @property
     def least(self) -> int:
-        """The smallest contribution of one person (or row) to one group."""
-        least = 0 if self.clamp is None else min(self.clamp.least, 0)
-        return self._scaled(least)
+        """The least one person can add to a cell."""
+        return 0
 
     @property
     def most(self) -> int:
-        """The largest contribution of one person (or row) to one group."""
-        most = 1 if self.clamp is None else max(self.clamp.most, 0)
-        return self._scaled(most)
+        """The most one person can add to a cell."""
+        return self.cap
 
-    def _scaled(self, row: int) -> int:
-        """What the rows of one person come to in one group if each of them is `row`, at most."""
-        if self.rows is None or self.by_rows:
-            return row * (self.rows or 1)
-        return self.cap if row > 0 else -self.cap if row < 0 else 0
+
+@dataclass(frozen=True, slots=True)
+class Moments(Histogram):
+    """Counts, sums and sums of squares (or of products of two values) from one vector of cells.
+
+    The cells are products of Bernstein polynomials of `degree` in each value; with `nulls` there is one more
+    for rows in which a value is missing. Without values, or with degree 0, it counts rows. Whoever has more
+    than `rows` rows is scaled down in proportion.
+    """
+
+    values: tuple[Scalar, ...]
+    clamps: tuple[Clamp, ...]  # of each value, if the degree is not 0
+    degree: int
+    nulls: bool
+    rows: int | None  # None: every row is its own unit
+
+    @property
+    def whole(self) -> int:
+        """What one row comes to, in all cells together."""
+        if not self.degree:
+            return 1 if self.rows is None else PARTS
+        whole: int = math.prod(clamp.width for clamp in self.clamps) ** self.degree
+        return whole
+
+    @property
+    def cells(self) -> int:
+        basis: int = (self.degree + 1) ** len(self.clamps)
+        return basis + self.nulls
 
     @property
     def cap(self) -> int:
-        """The largest sum of absolute contributions of one person over all groups."""
+        return self.whole * (self.rows or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Histogram):
+    """A sum of clamped values. A person whose total is beyond the cap is scaled down to it."""
+
+    value: Scalar
+    clamp: Clamp
+    rows: int | None
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def cap(self) -> int:
+        return min((self.rows or 1) * max(abs(self.clamp.least), abs(self.clamp.most)), CAP)
+
+    @property
+    def least(self) -> int:
         if self.rows is None:
-            return max(-self.least, self.most)
-        if self.clamp is None:
-            return PARTS * self.rows
-        whole = self.rows * max(abs(self.clamp.least), abs(self.clamp.most))
-        return whole if self.by_rows else min(whole, CAP)
+            return min(self.clamp.least, 0)
+        return -self.cap if self.clamp.least < 0 else 0
+
+    @property
+    def most(self) -> int:
+        if self.rows is None:
+            return max(self.clamp.most, 0)
+        return self.cap if self.clamp.most > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class People(Histogram):
+    """How many persons have a row in which the value is not NULL; whoever is in more `groups` is scaled."""
+
+    value: Scalar | None
+    groups: int
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def whole(self) -> int:
+        """What one person comes to in one group."""
+        return 1 if self.groups == 1 else PARTS
+
+    @property
+    def cap(self) -> int:
+        return self.whole * self.groups
+
+    @property
+    def most(self) -> int:
+        return self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(Histogram):
+    """How many different values there are, of at most `pairs` pairs of a group and a value a person.
+
+    Which pairs of a person count is decided by a hash of the pair and the person: by nobody else's rows.
+    """
+
+    value: Scalar
+    pairs: int
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def cap(self) -> int:
+        return self.pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Histogram):
+    """How many persons have a row in each group, each person counted in at most `groups` of them.
+
+    It decides which groups are shown where nobody declared the keys. Which groups of a person count is
+    decided by a hash of the group and the person.
+    """
+
+    groups: int
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def cap(self) -> int:
+        return self.groups
+
+    @property
+    def most(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Histogram):
+    """How many rows fall on each step of the grid of a value: what its quantiles are chosen by.
+
+    Released are, for each of `ranks`, the step chosen and the two ends of its interval. Whoever has more than
+    `rows` rows is scaled down in proportion.
+    """
+
+    value: Scalar
+    clamp: Clamp
+    ranks: tuple[Fraction, ...]
+    rows: int | None
+
+    @property
+    def cells(self) -> int:
+        return self.clamp.most - self.clamp.least + 1
+
+    @property
+    def places(self) -> int:
+        return 3 * len(self.ranks)
+
+    @property
+    def whole(self) -> int:
+        """What one row comes to."""
+        return 1 if self.rows is None else PARTS
+
+    @property
+    def cap(self) -> int:
+        return self.whole * (self.rows or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds(Histogram):
+    """How many rows have each of the public values: what a mode is chosen by."""
+
+    value: Scalar
+    values: tuple[Value, ...]
+    rows: int | None
+
+    @property
+    def cells(self) -> int:
+        return len(self.values)
+
+    @property
+    def places(self) -> int:
+        return 1
+
+    @property
+    def whole(self) -> int:
+        """What one row comes to."""
+        return 1 if self.rows is None else PARTS
+
+    @property
+    def cap(self) -> int:
+        return self.whole * (self.rows or 1)
+
+
+Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds
 
 
 # What is shown: arithmetic on released numbers -------------------------------------------------------
@@ -184,9 +305,10 @@ class KeyOf:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A released measure, scaled back to its own unit."""
+    """A released integer: of which measure, and which of the numbers it releases for a group."""
 
-    index: int
+    measure: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +316,13 @@ class Number:
     """A number the analyst wrote."""
 
     value: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """The sum of released integers, each times a number."""
+
+    terms: tuple[tuple[Fraction, Released], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +336,56 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """centre + total/count, kept within the public bounds; a count below one row counts as one."""
+    """total/count, kept within public bounds; a count below one row counts as one."""
 
-    total: int  # indices of released measures
-    count: int
-    centre: Fraction
+    total: Weighted
+    count: Weighted
     low: Fraction
     high: Fraction
 
 
-Expression = KeyOf | Released | Number | Arithmetic | Mean
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of released numbers: square, root, abs, round (to digits), least, greatest."""
+
+    name: Literal["square", "root", "abs", "round", "floor", "ceil", "least", "greatest"]
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A value chosen for a group, as a place in a public list or on a grid.
+
+    `places` are the released numbers: the value, and where they were bought, the ends of its interval.
+    """
+
+    measure: int
+    place: int
+    low: int | None = None
+    high: int | None = None
+
+
+Expression = KeyOf | Released | Number | Weighted | Arithmetic | Mean | Function | Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison of released numbers or keys."""
+
+    operator: Literal["=", "<>", "<", "<=", ">", ">="]
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """AND, OR or NOT of comparisons."""
+
+    word: Literal["and", "or", "not"]
+    parts: tuple[Having, ...]
+
+
+Having = Compared | Combined
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,43 +400,53 @@ class Output:
 class Plan:
     """The whole question."""
 
-    table: str
-    unit: Field | None
-    where: Condition | None
+    relation: Relation
     keys: tuple[Key, ...]
     measures: tuple[Measure, ...]
     outputs: tuple[Output, ...]
+    having: Having | None = None
     order: tuple[tuple[Expression, bool], ...] = ()  # (what, descending)
     limit: int | None = None
 
     @property
+    def private_keys(self) -> bool:
+        """Whether nobody declared which groups there are."""
+        return any(key.values is None for key in self.keys)
+
+    @property
     def groups(self) -> tuple[tuple[Value, ...], ...]:
         """Every combination of public key values; one empty combination if nothing is grouped."""
-        return tuple(itertools.product(*(key.values for key in self.keys)))
+        return tuple(itertools.product(*(key.values or () for key in self.keys)))
 
     @property
     def size(self) -> int:
-        """How many groups there are."""
-        return math.prod(len(key.values) for key in self.keys)
+        """How many groups there are, if that is public."""
+        return math.prod(len(key.values or ()) for key in self.keys)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables of people that are read."""
+        return self.relation.tables
 
     @property
     def key(self) -> str:
         """Names what is measured; how it is shown does not matter."""
-        measured = [canonical(part) for part in (self.table, self.unit, self.where, self.keys, self.measures)]
+        measured = [canonical(part) for part in (self.relation, self.keys, self.measures)]
         return hashlib.sha256("\n".join(measured).encode()).hexdigest()
 
     @property
     def selects(self) -> bool:
         """Whether which rows are shown depends on released numbers."""
         by_value = any(not isinstance(expression, KeyOf) for expression, _ in self.order)
-        return by_value and self.limit is not None and self.limit < self.size
+        cut = self.limit is not None and (self.private_keys or self.limit < self.size)
+        return self.having is not None or (by_value and cut)
 
 
 def canonical(part: object) -> str:
     """One text for one meaning: class names and fields, in order.
 
-    >>> canonical(Field("age", "integer"))
-    '["Field",["str","age"],["str","integer"]]'
+    >>> canonical(Clamp(Fraction(0), Fraction(1, 2), 3))
+    '["Clamp",["Fraction","0"],["Fraction","1/2"],3]'
     """
     return json.dumps(_plain(part), separators=(",", ":"))
 

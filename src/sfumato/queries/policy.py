@@ -49,17 +49,23 @@ class Column:
     exponent: int = 0
     keys: tuple[Value, ...] | None = None
     keys_from: tuple[str, str] | None = None  # (public table, column)
+    since: datetime.date | None = None  # the bounds of dates and timestamps
+    until: datetime.date | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `unit` is the column that names the person; None means that each row is its own unit."""
+    """One table. `unit` is the column that names the person; None means that each row is its own unit.
+
+    With `through`, the column refers to a column of another table, whose rows say whom they belong to.
+    """
 
     name: str
     unit: str | None
     rows_per_person: int | None
     columns: tuple[Column, ...]
     public: bool = False
+    through: tuple[str, str] | None = None  # table and column that the unit refers to
 
     def column(self, name: str) -> Column | None:
         """The column called `name`, in whatever case it was typed."""
@@ -156,8 +162,12 @@ class _Reader:
         self.known(data, (), {"name", "source", "budget", "tables"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
-        self.known(source, ("source",), {"duckdb"})
-        path = self.string(source, ("source", "duckdb"), None)
+        self.known(source, ("source",), {"duckdb", "parquet"})
+        if len(source) > 1:
+            advice = 'Keep one of: duckdb = "your.duckdb", parquet = "a_folder"'
+            raise self.error(("source",), "it names two places", advice)
+        engine = next(iter(source), "duckdb")
+        path = self.string(source, ("source", engine), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
         self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger"})
         ledger = self.string(budget, ("budget", "ledger"), f"{self.file.stem}.ledger")
@@ -166,12 +176,13 @@ class _Reader:
         policy = Policy(
             name=name,
             file=str(self.file),
-            source=("duckdb", path),
+            source=(engine, path),
             budget=self.total(budget),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
         )
         for table in policy.tables:
+            self.check_through(policy, table)
             for column in table.columns:
                 self.check_keys_from(policy, table, column)
         return policy
@@ -212,6 +223,7 @@ class _Reader:
                 advice = 'Remove it: with unit = "row" each person has one row.'
                 raise self.error((*where, "rows_per_person"), "it has no meaning here", advice)
             return Table(where[-1], None, None, columns)
+        unit, through = self.reference((*where, "unit"), unit)
         person = _named(columns, unit)
         if person is None:
             raise self.error(
@@ -231,7 +243,38 @@ class _Reader:
                 "Add: rows_per_person = 10 (rows of one person beyond that are scaled down, so that "
                 "nobody weighs more than 10 rows)",
             )
-        return Table(where[-1], person.name, rows, columns)
+        return Table(where[-1], person.name, rows, columns, through=through)
+
+    def reference(self, where: tuple[str, ...], unit: str) -> tuple[str, tuple[str, str] | None]:
+        """The column of a unit, and what it refers to: "visit_id -> visits.id"."""
+        if "->" not in unit:
+            return unit, None
+        column, _, target = (part.strip() for part in unit.partition("->"))
+        table, dot, key = target.partition(".")
+        if not column or not dot or not table or not key:
+            raise self.error(where, f"{unit!r} is no reference", 'Write: unit = "visit_id -> visits.id"')
+        return column, (table, key)
+
+    def check_through(self, policy: Policy, table: Table) -> None:
+        """A reference leads, over tables of people, to a table that says whom a row belongs to."""
+        where, seen = ("tables", table.name, "unit"), {table.name}
+        while table.through is not None:
+            name, key = table.through
+            target = policy.table(name)
+            if target is None or target.public or target.unit is None or target.name != name:
+                advice = f"Name a table of people that is declared in this file, not {name!r}."
+                raise self.error(where, f"{name!r} does not say whom a row belongs to", advice)
+            column = target.column(key)
+            own = table.column(table.unit or "")
+            if column is None or column.name != key or own is None or column.kind != own.kind:
+                advice = f"Declare {key} under [tables.{name}.columns] with the same type."
+                raise self.error(where, f"{name}.{key} is no column it could refer to", advice)
+            if column.kind not in ("integer", "text"):
+                raise self.error(where, f"{name}.{key} is a {column.kind} column", "Use integers or text.")
+            if target.name in seen:
+                raise self.error(where, "the references go round in a circle", "End them at a person.")
+            seen.add(target.name)
+            table = target
 
     def columns(self, where: tuple[str, ...], body: Any) -> tuple[Column, ...]:
         if not isinstance(body, dict):
@@ -249,10 +292,32 @@ class _Reader:
         kind = body.get("type")
         if kind not in KINDS:
             raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
+        keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
+        if kind in ("date", "timestamp"):
+            since, until = self.days(where, body)
+            return Column(name, kind, keys=keys, keys_from=keys_from, since=since, until=until)
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
-        keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
         return Column(name, kind, low, high, exponent, keys, keys_from)
+
+    def days(
+        self, where: tuple[str, ...], body: dict[str, Any]
+    ) -> tuple[datetime.date | None, datetime.date | None]:
+        """The bounds of a date or timestamp: days."""
+        given = [key for key in ("low", "high") if key in body]
+        if "grid" in body:
+            raise self.error((*where, "grid"), "only a number column with bounds has a grid", "Remove grid.")
+        if not given:
+            return None, None
+        if len(given) == 1:
+            missing = "high" if given == ["low"] else "low"
+            raise self.error(where, f"it has {given[0]} but no {missing}", f"Add {missing}.")
+        for key in given:
+            if type(body[key]) is not datetime.date:
+                raise self.error((*where, key), f"{body[key]!r} is not a day", f"Write: {key} = 2024-01-31")
+        if body["low"] > body["high"]:
+            raise self.error((*where, "high"), "high must not be before low", "Swap them.")
+        return body["low"], body["high"]
 
     def bounds(
         self, where: tuple[str, ...], body: dict[str, Any], kind: str

@@ -1,63 +1,324 @@
-"""From aggregates as SQL means them to measures that bound every person.
+"""From aggregates as SQL means them to measures that bound every person, and back to numbers.
 
-This is the step where a query becomes private by construction: each aggregate turns into integer measures
-whose value one person can move only so far, whatever the rows say (laws 5 and 7).
+This is the step where a query becomes private by construction: the aggregates of a query turn into as few
+histograms as possible, of which one person fills only so much, whatever the rows say (laws 5 and 7).
+
+Count, sum and sum of squares of one value come from *one* vector (see `plan.Moments`): asking for AVG,
+VARIANCE and COUNT of a column together costs what COUNT alone costs, and each is more accurate than if the
+price had been split among them. COUNT(*) joins the vector of another value through a cell for the rows
+without one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.queries.plan import Clamp, Expression, Field, Mean, Measure, Released
+from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, possible
+from sfumato.queries.plan import (
+    Arithmetic,
+    Chosen,
+    Clamp,
+    Distinct,
+    Expression,
+    Function,
+    Kinds,
+    Mean,
+    Measure,
+    Moments,
+    Number,
+    People,
+    Released,
+    Spread,
+    Sum,
+    Weighted,
+    canonical,
+)
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Column, Table
+    from collections.abc import Iterable
+
+STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sums
+FEW_STEPS = 1 << 10  # where four powers are multiplied
+CELLS = 1 << 21  # of a quantile, in all groups together
+MOST_CELLS = 1 << 16
+
+Name = Literal[
+    "count",
+    "sum",
+    "avg",
+    "var_pop",
+    "var_samp",
+    "stddev_pop",
+    "stddev_samp",
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "people",
+    "distinct",
+    "quantile",
+    "mode",
+]
+_DEGREES: dict[str, int] = {"count": 0, "sum": 1, "avg": 1, "covar_pop": 1, "covar_samp": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """COUNT, SUM or AVG of a column (None: of whole rows), as the analyst wrote it."""
+    """An aggregate as the analyst wrote it: of no value (rows), of one, or of two."""
 
-    function: Literal["COUNT", "SUM", "AVG"]
-    column: Column | None
+    name: Name
+    values: tuple[Scalar, ...] = ()
+    rank: Fraction = Fraction(0)  # of a quantile
+
+    @property
+    def degree(self) -> int:
+        """The highest power of a value that it needs."""
+        return _DEGREES.get(self.name, 2)
+
+    @property
+    def of_moments(self) -> bool:
+        """Whether it is arithmetic on counts, sums and squares."""
+        return self.name not in ("people", "distinct", "quantile", "mode")
 
 
-def measures_of(aggregate: Aggregate, table: Table) -> tuple[Measure, ...]:
-    """What must be measured to show an aggregate.
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The measures of a query, and how to show each of its aggregates by them."""
 
-    An average is a centred sum over a count: centred in the public bounds, because half the range is the
-    least a person can be kept to; both are scaled by the same number of rows, so the ratio keeps its meaning
-    for people who are cut.
+    measures: tuple[Measure, ...]
+
+    def shown(self, aggregate: Aggregate) -> Expression:
+        """The arithmetic that turns released integers into an aggregate."""
+        match aggregate.name:
+            case "people":
+                i = self._find(lambda m: isinstance(m, People) and m.value == _only(aggregate.values))
+                measure = self.measures[i]
+                assert isinstance(measure, People)
+                return Weighted(((Fraction(1, measure.whole), Released(i, 0)),))
+            case "distinct":
+                i = self._find(lambda m: isinstance(m, Distinct) and m.value == aggregate.values[0])
+                return Weighted(((Fraction(1), Released(i, 0)),))
+            case "mode":
+                i = self._find(lambda m: isinstance(m, Kinds) and m.value == aggregate.values[0])
+                return Chosen(i, 0)
+            case "quantile":
+                i = self._find(lambda m: isinstance(m, Spread) and m.value == aggregate.values[0])
+                spread = self.measures[i]
+                assert isinstance(spread, Spread)
+                place = 3 * spread.ranks.index(aggregate.rank)
+                return Chosen(i, place, place + 1, place + 2)
+        return self._moments(aggregate)
+
+    def _moments(self, aggregate: Aggregate) -> Expression:
+        for i, measure in enumerate(self.measures):
+            if isinstance(measure, Sum) and aggregate == Aggregate("sum", (measure.value,)):
+                return Weighted(((measure.clamp.step, Released(i, 0)),))
+            if isinstance(measure, Moments):
+                if measure.values == aggregate.values and measure.degree >= aggregate.degree:
+                    return _Vector(i, measure).shown(aggregate)
+                if aggregate == Aggregate("count") and measure.nulls:
+                    return _Vector(i, measure).rows()
+        raise AssertionError("every aggregate has a measure")
+
+    def _find(self, holds: object) -> int:
+        assert callable(holds)
+        return next(i for i, measure in enumerate(self.measures) if holds(measure))
+
+
+def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> Rewriting:
+    """The fewest measures for these aggregates. `groups` is how many there are, if that is public, else 0."""
+    wanted = list(dict.fromkeys(aggregates))
+    degrees: dict[tuple[Scalar, ...], int] = {}
+    for each in wanted:
+        if each.of_moments and each.values:
+            degrees[each.values] = max(degrees.get(each.values, 0), each.degree)
+    counts = Aggregate("count") in wanted
+    found: list[Measure] = []
+    for values, degree in degrees.items():
+        alone = [each.name for each in wanted if each.values == values] == ["sum"]
+        if alone and not counts:
+            found.append(Sum(values[0], _clamp(values[0], 1 << 62), rows))
+            continue
+        clamps = tuple(_steps(value, degree, len(values)) for value in values) if degree else ()
+        found.append(Moments(values, clamps, degree, False, rows))
+    found.sort(key=canonical)
+    if counts:
+        singles = [m for m in found if isinstance(m, Moments) and len(m.values) == 1]
+        if singles:
+            best = min(singles, key=lambda m: (m.degree, canonical(m)))
+            found[found.index(best)] = replace(best, nulls=True)
+        else:
+            found.append(Moments((), (), 0, False, rows))
+    found += _others(wanted, rows, groups)
+    return Rewriting(tuple(sorted(found, key=canonical)))
+
+
+def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:
+    found: list[Measure] = []
+    cap = 1 if rows is None else rows
+    ranks: dict[Scalar, list[Fraction]] = {}
+    for each in wanted:
+        match each.name:
+            case "people":
+                found.append(People(_only(each.values), min(cap, groups) if groups else cap))
+            case "distinct":
+                found.append(Distinct(each.values[0], cap))
+            case "quantile":
+                ranks.setdefault(each.values[0], []).append(each.rank)
+            case "mode":
+                values = possible(each.values[0])
+                if values is None:
+                    raise Unusable(
+                        "the values it can have are not public, and there may be more than we can list",
+                        "Take MODE of a column with declared keys, or GROUP BY it, ORDER BY COUNT(*) DESC.",
+                    )
+                found.append(Kinds(each.values[0], values, rows))
+    for value, asked in ranks.items():
+        most = min(MOST_CELLS, CELLS // max(groups, 1))
+        clamp = _clamp(value, max(most - 1, 1))
+        found.append(Spread(value, clamp, tuple(sorted(asked)), rows))
+    return found
+
+
+def _only(values: tuple[Scalar, ...]) -> Scalar | None:
+    return values[0] if values else None
+
+
+def _steps(value: Scalar, degree: int, count: int) -> Clamp:
+    return _clamp(value, FEW_STEPS if degree * count > 2 else STEPS)
+
+
+def _clamp(value: Scalar, steps: int) -> Clamp:
+    """The bounds of a value on its own grid, or on a coarser one if that has too many steps."""
+    low, high = bounds(value)
+    exponent = value.domain.exponent
+    while (high - low) * Fraction(2) ** exponent > steps:
+        exponent -= 1
+    return Clamp(low, high, exponent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """The cells of `Moments`, read back."""
+
+    index: int
+    measure: Moments
+
+    def shown(self, aggregate: Aggregate) -> Expression:
+        count = self.power(())
+        if aggregate.name == "count":
+            return count
+        if aggregate.name == "sum":
+            return self.power((0,), centre=Fraction(0))
+        if aggregate.name == "avg":
+            return self.mean((0,), centre=Fraction(0))
+        if aggregate.name.startswith("covar"):
+            return self.sampled(aggregate.name, self.central((0, 1)))
+        if aggregate.name == "corr":
+            spread = Arithmetic("*", self.central((0, 0)), self.central((1, 1)))
+            ratio = Arithmetic("/", self.central((0, 1)), Function("root", (spread,)))
+            return Function("least", (Function("greatest", (ratio, _minus(1))), Number(Fraction(1))))
+        variance = self.sampled(aggregate.name, self.central((0, 0)))
+        variance = Function("greatest", (variance, Number(Fraction(0))))
+        return Function("root", (variance,)) if aggregate.name.startswith("stddev") else variance
+
+    def sampled(self, name: str, of_all: Expression) -> Expression:
+        """The same for a sample of a larger population: times n / (n - 1)."""
+        if not name.endswith("_samp"):
+            return of_all
+        count = self.power(())
+        return Arithmetic("*", of_all, Arithmetic("/", count, Arithmetic("-", count, Number(Fraction(1)))))
+
+    def central(self, which: tuple[int, int]) -> Expression:
+        """The mean product of two values (or the mean square of one) around their means.
+
+        Both are taken around the middle of the bounds first, which keeps the interval narrow.
+        """
+        i, j = which
+        product = self.mean(which)
+        first = self.mean((i,))
+        if i == j:
+            return Arithmetic("-", product, Function("square", (first,)))
+        return Arithmetic("-", product, Arithmetic("*", first, self.mean((j,))))
+
+    def rows(self) -> Weighted:
+        """How many rows there are, with and without a value."""
+        share = Fraction(1, self.measure.whole)
+        return Weighted(tuple((share, Released(self.index, c)) for c in range(self.measure.cells)))
+
+    def mean(self, which: tuple[int, ...], centre: Fraction | None = None) -> Mean:
+        """The mean of a product of values, each less its centre."""
+        ends = [self.ends(i, centre) for i in which]
+        if len(which) == 2 and which[0] == which[1]:
+            low, high = ends[0]
+            reach = max(low**2, high**2)
+            least = Fraction(0) if low <= 0 <= high else min(low**2, high**2)
+            return Mean(self.power(which, centre), self.power(()), least, reach)
+        corners = [math.prod(each, start=Fraction(1)) for each in _corners(ends)]
+        return Mean(self.power(which, centre), self.power(()), min(corners), max(corners))
+
+    def ends(self, i: int, centre: Fraction | None) -> tuple[Fraction, Fraction]:
+        """The least and largest value, less the centre, on the grid."""
+        clamp = self.measure.clamps[i]
+        middle = self.middle(i) if centre is None else centre
+        return clamp.least * clamp.step - middle, (clamp.least + clamp.width) * clamp.step - middle
+
+    def middle(self, i: int) -> Fraction:
+        """The middle of the bounds."""
+        clamp = self.measure.clamps[i]
+        return (2 * clamp.least + clamp.width) * clamp.step / 2
+
+    def power(self, which: tuple[int, ...], centre: Fraction | None = None) -> Weighted:
+        """The sum over all rows of a product of values, each less its centre, as weights of the cells.
+
+        In the Bernstein basis of degree d the coefficients of 1 are all 1, those of t are k/d, and those of
+        t^2 are k(k-1)/(d(d-1)): a polynomial's coefficients are its polar form (its blossom) at k ones and
+        d - k zeros.
+        """
+        measure, degree = self.measure, self.measure.degree
+        terms: list[tuple[Fraction, Released]] = []
+        size = degree + 1
+        for cell in range(measure.cells - measure.nulls):
+            places = [cell // size**v % size for v in range(len(measure.clamps))]
+            weight = Fraction(1)
+            for v in range(len(measure.clamps)):
+                powers = which.count(v)
+                weight *= _blossom(places[v], degree, powers, *(self.ends(v, centre) if powers else (0, 0)))
+            if weight:
+                terms.append((weight / measure.whole, Released(self.index, cell)))
+        return Weighted(tuple(terms))
+
+
+def _blossom(k: int, degree: int, power: int, low: Fraction | int, high: Fraction | int) -> Fraction:
+    """The k-th Bernstein coefficient of x^power on [low, high].
+
+    >>> [_blossom(k, 2, 2, 1, 3) for k in range(3)]  # x^2 = (1-t)^2 + 3 * 2t(1-t) + 9 t^2 for x = 1 + 2t
+    [Fraction(1, 1), Fraction(3, 1), Fraction(9, 1)]
     """
-    column, rows = aggregate.column, table.rows_per_person
-    if column is None:
-        return (Measure(None, None, rows),)
-    field = Field(column.name, column.kind)
-    count = Measure(field, None, rows)
-    if aggregate.function == "COUNT":
-        return (count,)
-    assert column.low is not None
-    assert column.high is not None
-    clamp = Clamp(column.low, column.high, column.exponent)
-    if aggregate.function == "SUM":
-        return (Measure(field, clamp, rows),)
-    centred = replace(clamp, centre=(clamp.least + clamp.most) // 2)
-    return (Measure(field, centred, rows, by_rows=rows is not None), count)
+    if power == 0:
+        return Fraction(1)
+    if power == 1:
+        return Fraction(low) + (Fraction(high) - low) * k / degree
+    pairs = math.comb(degree, 2)
+    ones, zeros = math.comb(k, 2), math.comb(degree - k, 2)
+    return (
+        Fraction(high) ** 2 * ones + Fraction(low) ** 2 * zeros + Fraction(low) * high * k * (degree - k)
+    ) / pairs
 
 
-def shown_as(aggregate: Aggregate, table: Table, measures: tuple[Measure, ...]) -> Expression:
-    """The arithmetic that turns released measures back into the aggregate."""
-    needed = measures_of(aggregate, table)
-    indices = [measures.index(measure) for measure in needed]
-    clamp = needed[0].clamp
-    if aggregate.function != "AVG" or clamp is None:
-        return Released(indices[0])
-    return Mean(
-        total=indices[0],
-        count=indices[1],
-        centre=clamp.centre * Fraction(2) ** -clamp.exponent,
-        low=clamp.low,
-        high=clamp.high,
-    )
+def _corners(ends: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, ...]]:
+    found: list[tuple[Fraction, ...]] = [()]
+    for low, high in ends:
+        found = [(*each, end) for each in found for end in (low, high)]
+    return found
+
+
+def _minus(number: int) -> Number:
+    return Number(Fraction(-number))
+
+
+def grouping(domain: Domain) -> bool:
+    """Whether values of this kind can be grouped by."""
+    return domain.kind in ("integer", "text", "boolean", "date", "timestamp")

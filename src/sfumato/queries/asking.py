@@ -1,0 +1,529 @@
+"""Reading the SELECT that is released: its groups, its aggregates, and how they are shown."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from sfumato.queries.expressions import (
+    Call,
+    Constant,
+    Domain,
+    Field,
+    Scalar,
+    Unusable,
+    call,
+    parts_of,
+    possible,
+)
+from sfumato.queries.plan import (
+    Arithmetic,
+    Chosen,
+    Combined,
+    Compared,
+    Expression,
+    Function,
+    Having,
+    Key,
+    KeyOf,
+    Number,
+    Output,
+    Plan,
+    Selected,
+)
+from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
+from sfumato.queries.relations import Where
+from sfumato.queries.rewrite import Aggregate, Name, Rewriting, grouping, rewrite
+from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, Rows, grouped, positional
+from sfumato.queries.syntax import Node, Text, bare, word
+
+if TYPE_CHECKING:
+    from sfumato.queries.policy import Value
+    from sfumato.queries.relations import Relation
+
+MOST_GROUPS = 10**6
+KEYS_PER_PERSON = 1  # of private keys: more of them release fewer
+_ARITHMETIC: dict[str, Literal["+", "-", "*", "/"]] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
+_NAMES: dict[str, Name] = {
+    "Sum": "sum",
+    "Avg": "avg",
+    "Variance": "var_samp",
+    "VariancePop": "var_pop",
+    "Stddev": "stddev_samp",
+    "StddevSamp": "stddev_samp",
+    "StddevPop": "stddev_pop",
+    "CovarPop": "covar_pop",
+    "CovarSamp": "covar_samp",
+    "Corr": "corr",
+    "Mode": "mode",
+}
+_CALLED = {"PercentileCont": "quantile", "PercentileDisc": "quantile", "ApproxQuantile": "quantile"}
+_ROWS = "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x)."
+_WHOLE: dict[str, Literal["floor", "ceil", "abs", "root"]] = {
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Abs": "abs",
+    "Sqrt": "root",
+}
+
+
+def ask(tree: Node, text: Text) -> Plan:
+    """The plan of a statement."""
+    while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None:
+        tree = tree.this
+    if tree.kind == "Union":
+        advice = "Put it into a subquery: SELECT COUNT(*) FROM (SELECT ... UNION ALL SELECT ...) AS t"
+        text.refuse(tree, "UNION stands outside of the aggregate", advice)
+    if tree.kind != "Select":
+        told = "only SELECT is answered"
+        text.refuse(tree, told, "Write: SELECT COUNT(*) FROM a_table", name=tree.kind)
+    reader = Reader(text)
+    return _Asking(text, reader, tree).plan(Rows(text, reader))
+
+
+@dataclass(slots=True)
+class _Asking:
+    """One pass over one statement."""
+
+    text: Text
+    reader: Reader
+    select: Node
+    scope: Scope = field(default_factory=lambda: Scope(()))
+    keys: tuple[Key, ...] = ()
+    rewriting: Rewriting = field(default_factory=lambda: Rewriting(()))
+
+    def plan(self, rows: Rows) -> Plan:
+        select, text = self.select, self.text
+        text.allow(select)
+        if select.arguments.get("distinct"):
+            advice = "Leave DISTINCT out; GROUP BY already lists each key once."
+            text.refuse(
+                select["distinct"] if select.get("distinct") else select, "DISTINCT has no use here", advice
+            )
+        relation, self.scope = rows.of(select, {})
+        if relation.public:
+            told = "the query asks only about public tables"
+            text.refuse(select["from_"], told, "They need no noise: read them from the source directly.")
+        self.keys = self.read_keys(relation)
+        private = any(key.values is None for key in self.keys)
+        size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
+        if size > MOST_GROUPS:
+            text.refuse(select["group"], f"the keys make {size} groups", f"Stay below {MOST_GROUPS}.")
+        aggregates = self.aggregates()
+        if not aggregates:
+            advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
+            text.refuse(select, "the query asks for no aggregate", advice)
+        self.rewriting = self.rewritten(aggregates, relation.rows, size)
+        if private:
+            chosen = Selected(KEYS_PER_PERSON)
+            self.rewriting = Rewriting((chosen, *self.rewriting.measures))
+        outputs = self.outputs()
+        return Plan(
+            relation=relation,
+            keys=self.keys,
+            measures=self.rewriting.measures,
+            outputs=outputs,
+            having=self.having(),
+            order=self.order(outputs),
+            limit=self.limit(),
+        )
+
+    def rewritten(self, aggregates: dict[Aggregate, Node], rows: int | None, size: int) -> Rewriting:
+        try:
+            return rewrite(aggregates, rows, size)
+        except Unusable as reason:
+            for aggregate, node in aggregates.items():  # whose fault it is
+                try:
+                    rewrite([aggregate], rows, size)
+                except Unusable:
+                    self.text.unusable(reason, node)
+            self.text.unusable(reason, self.select)
+
+    # Groups -------------------------------------------------------------------------------------------
+
+    def read_keys(self, relation: Relation) -> tuple[Key, ...]:
+        group = self.select.get("group")
+        if group is None:
+            return ()
+        self.text.allow(group)
+        conditions = parts_of(relation.condition) if isinstance(relation, Where) else ()
+        keys: list[Key] = []
+        for node in group.nodes():
+            if node.kind in ("Rollup", "Cube"):
+                advice = "GROUP BY the key columns, and add up what is released: that is free."
+                self.text.refuse(node, f"{node.kind.upper()} is not supported", advice)
+            target = grouped(node, self.select.nodes(), self.text, self.scope)
+            if any(each.kind in AGGREGATES for each in target.walk()):
+                self.text.refuse(target, "GROUP BY takes no aggregate", "Group by columns of the rows.")
+            found = self.reader.raw(target, self.scope)
+            key = self.read_key(found, target, conditions)
+            if any(repr(key.expression) == repr(other.expression) for other in keys):
+                self.text.refuse(target, "this is grouped by twice", "Name it once.")
+            keys.append(key)
+        return tuple(keys)
+
+    def read_key(self, found: Scalar, node: Node, conditions: tuple[Scalar, ...]) -> Key:
+        if isinstance(found, Field) and found.unit:
+            advice = "Group by something that many people share."
+            self.text.refuse(node, "each group would be one person", advice)
+        if isinstance(found, Constant):
+            self.text.refuse(node, "GROUP BY takes columns and expressions of them", "Leave it out.")
+        values = _narrowed(found, conditions, possible(found))
+        if not values and not grouping(found.domain):
+            advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
+            self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
+        if values == ():
+            self.text.refuse(node, "it has no value it could be grouped by", "Group by something else.")
+        if values is None and found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
+            found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
+        return Key(found, values)
+
+    # Aggregates ---------------------------------------------------------------------------------------
+
+    def aggregates(self) -> dict[Aggregate, Node]:
+        """Everything that must be measured to show what is asked for, each with where it stands."""
+        found: dict[Aggregate, Node] = {}
+        waiting = [*self.select.nodes()]
+        for name in ("having", "order"):
+            if (clause := self.select.get(name)) is not None:
+                waiting.append(clause)
+        while waiting:
+            node = waiting.pop()
+            if _is_aggregate(node):
+                found.setdefault(self.aggregate(node), node)
+                continue
+            for value in node.arguments.values():
+                if isinstance(value, Node):
+                    waiting.append(value)
+                elif isinstance(value, list):
+                    waiting.extend(value)
+        return found
+
+    def aggregate(self, node: Node, condition: Scalar | None = None) -> Aggregate:
+        text, reader, scope = self.text, self.reader, self.scope
+        text.allow(node)
+        if node.kind == "Filter":
+            text.allow(node.expression)
+            inner = reader.condition(node.expression.this, scope)
+            return self.aggregate(
+                node.this, inner if condition is None else reader.call(node, "and", condition, inner)
+            )
+        if node.kind == "WithinGroup":
+            return self.within_group(node, condition)
+        inner_node = node.get("this")
+        if inner_node is None:
+            text.refuse(node, f"{word(node)} needs an argument", "Write for example: SUM(x), or COUNT(*).")
+        if node.kind == "CountIf":
+            holds = reader.condition(inner_node, scope)
+            return Aggregate("count", (self.only_if(condition, self.only_if(holds, ONE, node), node),))
+        if node.kind == "Count":
+            return self.count(node, inner_node, condition)
+        if inner_node.kind == "Distinct":
+            text.refuse(node, f"DISTINCT is not supported in {word(node)}", "Write it without DISTINCT.")
+        if node.kind in ("Min", "Max", "Median"):
+            rank = {"Min": Fraction(0), "Max": Fraction(1), "Median": Fraction(1, 2)}[node.kind]
+            return Aggregate("quantile", (self.number(inner_node, condition, node),), rank)
+        if node.kind in ("PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"):
+            given = node.get("expression") or node.get("quantile")
+            return Aggregate("quantile", (self.number(inner_node, condition, node),), self.rank(given, node))
+        if node.kind == "Mode":
+            return Aggregate("mode", (self.only_if(condition, reader.raw(inner_node, scope), node),))
+        values = [self.number(inner_node, condition, node)]
+        if (second := node.get("expression")) is not None:
+            values.append(self.number(second, condition, node))
+        if len(values) == 2 and values[0] == values[1]:
+            text.refuse(node, "both are the same", "Write VARIANCE(x).")
+        return Aggregate(_NAMES[node.kind], tuple(values))
+
+    def count(self, node: Node, inner: Node, condition: Scalar | None) -> Aggregate:
+        text, reader, scope = self.text, self.reader, self.scope
+        if inner.kind in ("Star", "Literal"):
+            text.allow(inner)
+            return Aggregate("count", () if condition is None else (self.only_if(condition, ONE, node),))
+        if inner.kind != "Distinct":
+            value = reader.value(inner, scope)  # as AVG would read it: both come from one measure
+            if is_own(value):  # a row always has a person
+                return Aggregate("count", () if condition is None else (self.only_if(condition, ONE, node),))
+            return Aggregate("count", (self.only_if(condition, value, node),))
+        text.allow(inner)
+        if len(inner.nodes()) != 1:
+            text.refuse(node, "COUNT(DISTINCT) takes one expression", "Count one at a time.")
+        value = reader.raw(inner.nodes()[0], scope)
+        if is_own(value):
+            return Aggregate("people", () if condition is None else (self.only_if(condition, ONE, node),))
+        if isinstance(value, Field) and value.unit == "maybe":
+            return Aggregate("people", (self.only_if(condition, value, node),))
+        owned = _person_if(value)
+        if owned is not None:
+            return Aggregate("people", (self.only_if(condition, owned, node),))
+        return Aggregate("distinct", (self.only_if(condition, value, node),))
+
+    def within_group(self, node: Node, condition: Scalar | None) -> Aggregate:
+        inner, order = node.this, node.expression
+        self.text.allow(order)
+        if inner.kind not in ("PercentileCont", "PercentileDisc") or len(order.nodes()) != 1:
+            told = "WITHIN GROUP is for percentiles"
+            self.text.refuse(node, told, "Write: PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")
+        by = order.nodes()[0]
+        self.text.allow(by)
+        rank = self.rank(inner.get("this"), node)
+        rank = 1 - rank if by.arguments.get("desc") else rank
+        return Aggregate("quantile", (self.number(by.this, condition, node),), rank)
+
+    def rank(self, node: Node | None, whole: Node) -> Fraction:
+        if node is None or node.kind != "Literal" or node.arguments.get("is_string"):
+            advice = "Write a number from 0 to 1: QUANTILE_CONT(x, 0.9), one quantile at a time."
+            self.text.refuse(whole, "which quantile is not given by a number", advice)
+        rank = self.reader.fraction(node)
+        if not 0 <= rank <= 1:
+            self.text.refuse(node, "a quantile lies between 0 and 1", "Write for example: 0.9")
+        return rank
+
+    def number(self, node: Node, condition: Scalar | None, whole: Node) -> Scalar:
+        """A value that is added up: it must be a number."""
+        value = self.reader.value(node, self.scope)
+        if not value.domain.numeric:
+            name = node.name if node.kind == "Column" else word(node)
+            advice = f"Use an integer or number column, or COUNT({name})."
+            self.text.refuse(node, f"{name} is {value.domain.kind}, not a number", advice)
+        return self.only_if(condition, value, whole)
+
+    def only_if(self, condition: Scalar | None, value: Scalar, node: Node) -> Scalar:
+        """The value where a condition holds, else NULL."""
+        return value if condition is None else self.reader.call(node, "case", condition, value, NOTHING)
+
+    # What is shown ------------------------------------------------------------------------------------
+
+    def outputs(self) -> tuple[Output, ...]:
+        outputs: list[Output] = []
+        for position, item in enumerate(self.select.nodes(), start=1):
+            if item.kind == "Alias":
+                self.text.allow(item)
+            node = item.this if item.kind == "Alias" else item
+            name = item.alias if item.kind == "Alias" else self.name(node, position)
+            outputs.append(Output(_free_name(name, outputs), self.expression(node)))
+        return tuple(outputs)
+
+    def name(self, node: Node, position: int) -> str:
+        if node.kind == "Column":
+            return node.name
+        if node.kind in AGGREGATES:
+            inner = node.get("this")
+            if inner is not None and inner.kind == "Distinct" and inner.nodes():
+                inner = inner.nodes()[0]
+            told = _CALLED.get(node.kind, _NAMES.get(node.kind, node.kind.lower()))
+            return f"{told}_{inner.name}" if inner is not None and inner.kind == "Column" else told
+        return f"column_{position}"
+
+    def expression(self, node: Node) -> Expression:
+        """A column of the result: a key, or arithmetic on released numbers."""
+        if _is_aggregate(node):
+            return self.rewriting.shown(self.aggregate(node))
+        key = self.key(node)
+        if key is not None:
+            return key
+        self.text.allow(node)
+        if node.kind == "Paren":
+            return self.expression(node.this)
+        if node.kind == "Neg":
+            return Arithmetic("-", Number(Fraction(0)), self.number_shown(node.this))
+        if node.kind == "Literal" and not node.arguments.get("is_string"):
+            return Number(self.reader.fraction(node))
+        if node.kind in _ARITHMETIC:
+            left, right = self.number_shown(node.this), self.number_shown(node.expression)
+            return Arithmetic(_ARITHMETIC[node.kind], left, right)
+        if node.kind in _WHOLE:
+            return Function(_WHOLE[node.kind], (self.number_shown(node.this),))
+        if node.kind == "Round":
+            digits = node.get("decimals")
+            places = (
+                self.reader.fraction(digits)
+                if digits is not None and digits.kind == "Literal"
+                else Fraction(0)
+            )
+            return Function("round", (self.number_shown(node.this), Number(places)))
+        if node.kind in ("Least", "Greatest"):
+            parts = tuple(self.number_shown(each) for each in (node.this, *node.nodes()))
+            return Function("least" if node.kind == "Least" else "greatest", parts)
+        if node.kind == "Cast" and node["to"].text() in ("DOUBLE", "FLOAT", "DECIMAL"):
+            return self.number_shown(node.this)
+        if node.kind == "Star" or (node.kind == "Column" and node.this.kind == "Star"):
+            self.text.refuse(node, "* would show rows", _ROWS)
+        if node.kind == "Column":
+            self.reader.find(node, self.scope)
+            advice = f"Rows are never shown. Write COUNT({node.name}), or GROUP BY {node.name}."
+            self.text.refuse(node, f"{node.name} is neither grouped by nor aggregated", advice)
+        return self.text.refuse(
+            node, f"{word(node)} is not supported in SELECT", "Use keys, numbers and aggregates."
+        )
+
+    def key(self, node: Node) -> KeyOf | None:
+        """The key that a node spells out, if it does."""
+        if not self.keys or any(_is_aggregate(each) for each in node.walk()):
+            return None
+        inner = bare(node)
+        if inner.kind in ("Literal", "Star"):
+            return None
+        if inner.kind == "Column" and inner.get("table") is None:
+            names = {name.lower() for source in self.scope.sources for name in source.columns}
+            if inner.name.lower() not in names:
+                inner = grouped(inner, self.select.nodes(), self.text, self.scope)
+        if inner.kind in ("Add", "Sub", "Mul", "Div", "Neg") and not _columns(inner):
+            return None
+        wanted = _bare_key(self.reader.raw(inner, self.scope))
+        for index, key in enumerate(self.keys):
+            if repr(_bare_key(key.expression)) == repr(wanted):
+                return KeyOf(index)
+        if inner.kind in ("Column", "Literal") or not _columns(inner):
+            return None
+        advice = "Select exactly what stands in GROUP BY; compute with it yourself."
+        return self.text.refuse(node, "this is neither grouped by nor aggregated", advice)
+
+    def number_shown(self, node: Node) -> Expression:
+        """An expression that is a number; a key or a chosen value is not one to compute with."""
+        found = self.expression(node)
+        if isinstance(found, KeyOf):
+            advice = "Select the key alone and compute with it yourself."
+            self.text.refuse(node, "arithmetic works on aggregates and numbers", advice)
+        if isinstance(found, Chosen) and found.low is None:
+            self.text.refuse(node, "one cannot compute with MODE", "Select it alone.")
+        return found
+
+    def having(self) -> Having | None:
+        node = self.select.get("having")
+        if node is None:
+            return None
+        self.text.allow(node)
+        return self.held(node.this)
+
+    def held(self, node: Node) -> Having:
+        """A condition on released rows: it costs nothing."""
+        node = bare(node)
+        self.text.allow(node)
+        if node.kind in ("And", "Or"):
+            word_: Literal["and", "or"] = "and" if node.kind == "And" else "or"
+            return Combined(word_, tuple(self.held(each) for each in node.nodes()))
+        if node.kind == "Not":
+            return Combined("not", (self.held(node.this),))
+        if node.kind == "Between":
+            ends = (("<=", node["high"]), (">=", node["low"]))
+            return Combined("and", tuple(self.compared(node, o, node.this, end) for o, end in ends))
+        if node.kind in COMPARISONS:
+            return self.compared(node, COMPARISONS[node.kind], node.this, node.expression)
+        return self.text.refuse(
+            node, f"{word(node)} is not supported in HAVING", "Compare aggregates with numbers."
+        )
+
+    def compared(self, node: Node, operator: str, left: Node, right: Node) -> Compared:
+        sides = [self.alias_or(left), self.alias_or(right)]
+        if any(isinstance(side, KeyOf) for side in sides):
+            self.text.refuse(node, "HAVING compares released numbers", "Put conditions on keys into WHERE.")
+        return Compared(operator, sides[0], sides[1])  # type: ignore[arg-type]  # from the table
+
+    def alias_or(self, node: Node) -> Expression:
+        """An expression, or the alias of a selected one."""
+        node = bare(node)
+        if node.kind == "Column" and node.get("table") is None:
+            for item in self.select.nodes():
+                if item.kind == "Alias" and item.alias.lower() == node.name.lower():
+                    return self.number_shown(item.this)
+        return self.number_shown(node)
+
+    def order(self, outputs: tuple[Output, ...]) -> tuple[tuple[Expression, bool], ...]:
+        node = self.select.get("order")
+        if node is None:
+            return ()
+        self.text.allow(node)
+        found: list[tuple[Expression, bool]] = []
+        for item in node.nodes():
+            self.text.allow(item)
+            found.append((self.ordered(item.this, outputs), bool(item.arguments.get("desc"))))
+        return tuple(found)
+
+    def ordered(self, node: Node, outputs: tuple[Output, ...]) -> Expression:
+        if node.kind == "Literal":
+            item = positional(node, self.select.nodes(), self.text)
+            return self.expression(item.this if item.kind == "Alias" else item)
+        if node.kind == "Column" and node.get("table") is None:
+            for output in outputs:
+                if output.name.lower() == node.name.lower():
+                    return output.expression
+        return self.expression(node)
+
+    def limit(self) -> int | None:
+        node = self.select.get("limit")
+        if node is None:
+            return None
+        self.text.allow(node)
+        number = node.expression
+        if (
+            number.kind != "Literal"
+            or number.arguments.get("is_string")
+            or not re.fullmatch(r"\d{1,9}", number.text())
+        ):
+            self.text.refuse(number, "LIMIT takes a whole number", "Write for example: LIMIT 10")
+        return int(number.text())
+
+
+def _is_aggregate(node: Node) -> bool:
+    return node.kind in AGGREGATES or node.kind in ("Filter", "WithinGroup")
+
+
+def _columns(node: Node) -> bool:
+    return any(each.kind == "Column" for each in node.walk())
+
+
+def _bare_key(found: Scalar) -> Scalar:
+    if isinstance(found, Call) and found.function == "sane":
+        return found.arguments[0]
+    return found
+
+
+def _person_if(value: Scalar) -> Scalar | None:
+    """For CASE WHEN condition THEN person END: a value that is there when the person is counted."""
+    if not isinstance(value, Call) or value.function != "case":
+        return None
+    *pairs, otherwise = value.arguments
+    branches = [*pairs[1::2], otherwise]
+    if any(not _is_null(each) and not is_own(each) for each in branches):
+        return None
+    ones: list[Scalar] = [NOTHING if _is_null(each) else ONE for each in branches]
+    if all(_is_null(each) for each in ones):
+        return None
+    return call("case", *(each for pair in zip(pairs[0::2], ones, strict=False) for each in pair), ones[-1])
+
+
+def _is_null(scalar: Scalar) -> bool:
+    return isinstance(scalar, Constant) and scalar.value is None
+
+
+def _narrowed(
+    found: Scalar, conditions: tuple[Scalar, ...], values: tuple[Value, ...] | None
+) -> tuple[Value, ...] | None:
+    """The values that a condition of the query leaves: what the analyst listed is public."""
+    for condition in conditions:
+        if isinstance(condition, Call) and condition.function in ("=", "in"):
+            subject, *listed = condition.arguments
+            if repr(subject) == repr(found) and all(isinstance(each, Constant) for each in listed):
+                named = [
+                    each.value for each in listed if isinstance(each, Constant) and each.value is not None
+                ]
+                if all(type(each) is _TYPES.get(found.domain.kind) for each in named):
+                    left = sorted(set(named))
+                    values = tuple(left if values is None else (v for v in values if v in left))
+    return values
+
+
+_TYPES: dict[str, type] = {"integer": int, "text": str, "boolean": bool}
+
+
+def _free_name(name: str, outputs: list[Output]) -> str:
+    """The name, or the name with a number, so that no column or end of an interval is called the same."""
+    ends = ("", "_low", "_high")
+    taken = {output.name + end for output in outputs for end in ends}
+    candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+    return next(each for each in candidates if not taken & {each + end for end in ends})

@@ -1,0 +1,221 @@
+"""The functions of an expression on single values, in Python: as the engine computes them.
+
+They serve one purpose: where the only column of an expression has few public values, its results are found
+by trying all of them, and become public keys. Whatever Python and an engine disagree on is a key that nobody
+has: it costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Null(enum.Enum):
+    """No value."""
+
+    NULL = "NULL"
+
+
+Outcome = str | int | float | datetime.date | Null  # what an expression is on one row
+NULL = Null.NULL
+
+DAYS = ("day", "week", "month", "quarter", "year", "dow", "isodow", "doy", "isoyear")
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+PARTS = {
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "day": (1, 31),
+    "dow": (0, 6),
+    "isodow": (1, 7),
+    "doy": (1, 366),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+}
+
+
+def apply(function: str, values: list[Any]) -> Any:
+    """The value of a function on values, NULL among them."""
+    if function in _WITH_NULLS:
+        return _WITH_NULLS[function](*values)
+    return NULL if NULL in values else _PLAIN[function](*values)
+
+
+def _case(*values: Any) -> Any:
+    *pairs, otherwise = values
+    for condition, value in zip(pairs[0::2], pairs[1::2], strict=True):
+        if condition is True:
+            return value
+    return otherwise
+
+
+def _and(*values: Any) -> Any:
+    return False if any(v is False for v in values) else NULL if NULL in values else True
+
+
+def _or(*values: Any) -> Any:
+    return True if any(v is True for v in values) else NULL if NULL in values else False
+
+
+def _known(values: tuple[Any, ...]) -> list[Any]:
+    return [value for value in values if value is not NULL]
+
+
+def _in(value: Any, *among: Any) -> Any:
+    return NULL if value is NULL else value in among
+
+
+def _divide(a: float, b: float) -> Any:
+    return NULL if b == 0 else float(a) / float(b)
+
+
+def _whole_divide(a: int, b: int) -> Any:
+    if b == 0:
+        return NULL
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _modulo(a: int, b: int) -> Any:
+    return NULL if b == 0 else int(math.fmod(a, b))
+
+
+def _round(x: float, digits: int) -> Any:
+    ten = 10.0**digits
+    away = math.floor(abs(x) * ten + 0.5) / ten  # half away from zero
+    return type(x)(math.copysign(away, x))
+
+
+def _bucket(x: float, low: float, high: float, count: int) -> int:
+    if x < low:
+        return 0
+    return count + 1 if not x < high else min(count, 1 + math.floor((x - low) * count / (high - low)))
+
+
+def _concat(*values: str) -> str:
+    return "".join(values)
+
+
+def _substring(text: str, start: int, length: int) -> str:
+    return text[start - 1 : start - 1 + length]
+
+
+def truncated(unit: str, moment: datetime.date) -> datetime.date:
+    """The start of the unit of time that holds a moment; a timestamp stays one.
+
+    >>> truncated("month", datetime.date(2024, 5, 17))
+    datetime.date(2024, 5, 1)
+    """
+    at = {"year": (1, 1), "quarter": ((moment.month - 1) // 3 * 3 + 1, 1), "month": (moment.month, 1)}
+    day = datetime.date(moment.year, moment.month, moment.day)
+    if unit in at:
+        day = day.replace(month=at[unit][0], day=at[unit][1])
+    elif unit == "week":
+        day = day - datetime.timedelta(min(day.weekday(), day.toordinal() - 1))
+    if not isinstance(moment, datetime.datetime):
+        return day
+    kept = {"hour": ("hour",), "minute": ("hour", "minute"), "second": ("hour", "minute", "second")}
+    names = kept.get(unit, ())
+    return datetime.datetime.combine(day, datetime.time(**{name: getattr(moment, name) for name in names}))
+
+
+def _part(unit: str, moment: datetime.date) -> int:
+    if unit in ("hour", "minute", "second"):
+        return int(getattr(moment, unit, 0))
+    calendar = moment.isocalendar()
+    found = {
+        "year": moment.year,
+        "quarter": (moment.month + 2) // 3,
+        "month": moment.month,
+        "day": moment.day,
+        "week": calendar.week,
+        "dow": calendar.weekday % 7,
+        "isodow": calendar.weekday,
+        "doy": moment.timetuple().tm_yday,
+    }
+    return found[unit]
+
+
+def _day(moment: datetime.date) -> datetime.date:
+    return datetime.date(moment.year, moment.month, moment.day)
+
+
+def _difference(unit: str, a: datetime.date, b: datetime.date) -> int:
+    if unit in ("year", "quarter", "month"):
+        size = {"year": 12, "quarter": 3, "month": 1}[unit]
+        months = [(x.year * 12 + x.month - 1) // size for x in (a, b)]
+        return int(months[1] - months[0])
+    if unit == "day":
+        return (_day(b) - _day(a)).days
+    raise ValueError(unit)
+
+
+def _to_integer(x: float) -> int:
+    return round(x)
+
+
+def _to_text(x: Any) -> str:
+    return str(x).lower() if isinstance(x, bool) else str(x)
+
+
+_WITH_NULLS: dict[str, Callable[..., Any]] = {
+    "and": _and,
+    "or": _or,
+    "is null": lambda x: x is NULL,
+    "in": _in,
+    "case": _case,
+    "coalesce": lambda *values: next(iter(_known(values)), NULL),
+    "nullif": lambda a, b: NULL if a is NULL or (b is not NULL and a == b) else a,
+    "least": lambda *values: min(_known(values), default=NULL),
+    "greatest": lambda *values: max(_known(values), default=NULL),
+}
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "not": operator.not_,
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "clamp": lambda x: x,  # only values within the bounds are tried
+    "sane": lambda x: x,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "//": _whole_divide,
+    "%": _modulo,
+    "negate": operator.neg,
+    "abs": abs,
+    "sign": lambda x: (x > 0) - (x < 0),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round": _round,
+    "sqrt": lambda x: math.sqrt(x) if x >= 0 else NULL,
+    "bucket": _bucket,
+    "starts with": str.startswith,
+    "contains": lambda text, part: part in text,
+    "lower": str.lower,
+    "upper": str.upper,
+    "trim": lambda text: text.strip(" "),
+    "concat": _concat,
+    "substring": _substring,
+    "left": lambda text, count: text[:count],
+    "right": lambda text, count: text[-count:] if count else "",
+    "length": len,
+    "part": _part,
+    "trunc": truncated,
+    "diff": _difference,
+    "to date": _day,
+    "to number": float,
+    "to integer": _to_integer,
+    "to text": _to_text,
+}

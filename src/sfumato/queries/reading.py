@@ -1,0 +1,460 @@
+"""Reading values and conditions of one row: names become columns, nodes become expressions."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.queries.expressions import (
+    Call,
+    Constant,
+    Field,
+    Scalar,
+    Unusable,
+    call,
+    clamped,
+    constant,
+    joined,
+)
+from sfumato.queries.functions import PARTS, UNITS
+from sfumato.queries.syntax import Node, Text, bare, word
+
+if TYPE_CHECKING:
+    from sfumato.queries.policy import Kind
+    from sfumato.queries.relations import Relation
+
+COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "//"}
+_PLAIN = {
+    "Abs": "abs",
+    "Sign": "sign",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Sqrt": "sqrt",
+    "Lower": "lower",
+    "Upper": "upper",
+    "Trim": "trim",
+    "Length": "length",
+}
+_TEXT_CONDITIONS = {"Like": "like", "ILike": "ilike", "StartsWith": "starts with", "Contains": "contains"}
+_PART_OF = {
+    **{unit.capitalize(): unit for unit in UNITS},
+    "DayOfWeek": "dow",
+    "DayOfWeekIso": "isodow",
+    "DayOfYear": "doy",
+    "DayOfMonth": "day",
+    "WeekOfYear": "week",
+}
+_PART_NAMES = {"dayofweek": "dow", "dayofyear": "doy", "weekofyear": "week", "dayofmonth": "day"}
+_CASTS: dict[str, Kind] = {
+    **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "number"),
+    **dict.fromkeys(("INT", "BIGINT", "SMALLINT", "TINYINT"), "integer"),
+    **dict.fromkeys(("VARCHAR", "TEXT", "CHAR"), "text"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ"), "timestamp"),
+    "DATE": "date",
+    "BOOLEAN": "boolean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something in FROM: what it is called, its columns by name, and its rows."""
+
+    alias: str
+    columns: dict[str, Scalar] = field(repr=False)
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names a query can use."""
+
+    sources: tuple[Source, ...]
+
+    def names(self) -> list[str]:
+        """Every column, for messages."""
+        return list(dict.fromkeys(name for source in self.sources for name in source.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads expressions of one query."""
+
+    text: Text
+
+    # Names --------------------------------------------------------------------------------------------
+
+    def find(self, node: Node, scope: Scope) -> Scalar:
+        """The column a node names."""
+        text = self.text
+        text.allow(node)
+        if node.this.kind != "Identifier":
+            text.refuse(node, "* would show rows", "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x).")
+        text.allow(node.this)
+        name, sources = node.name, scope.sources
+        if table := node.get("table"):
+            sources = tuple(s for s in sources if s.alias.lower() == table.name.lower())
+            if not sources:
+                text.unknown("table", table.name, [s.alias for s in scope.sources], node)
+        found = [scalar for source in sources if (scalar := _column(source, name)) is not None]
+        if not found:
+            text.unknown("column", name, Scope(sources).names(), node)
+        if len({repr(each) for each in found}) > 1:
+            aliases = [source.alias for source in sources if _column(source, name) is not None]
+            advice = f"Write {' or '.join(f'{alias}.{name}' for alias in aliases)}."
+            text.refuse(node, f"{name} is a column of several tables", advice)
+        return found[0]
+
+    def call(self, node: Node, function: str, *arguments: Scalar) -> Scalar:
+        """A function applied, or the refusal with its place."""
+        try:
+            return call(function, *arguments)
+        except Unusable as reason:
+            self.text.unusable(reason, node)
+
+    # Values -------------------------------------------------------------------------------------------
+
+    def value(self, node: Node, scope: Scope) -> Scalar:
+        """An expression to compute with: numeric columns are clamped to their bounds."""
+        return clamped(self.raw(node, scope))
+
+    def raw(self, node: Node, scope: Scope) -> Scalar:
+        """An expression as it is: a column alone is not clamped."""
+        text = self.text
+        text.allow(node)
+        kind = node.kind
+        if kind == "Paren":
+            return self.raw(node.this, scope)
+        if kind == "Column":
+            return self.find(node, scope)
+        if kind in ("Literal", "Boolean", "Null"):
+            return self.literal(node)
+        if (
+            kind in COMPARISONS
+            or kind in ("And", "Or", "Not", "Is", "In", "Between")
+            or kind in _TEXT_CONDITIONS
+        ):
+            return self.condition(node, scope)
+        if kind in _ARITHMETIC:
+            left, right = self.value(node.this, scope), self.value(node.expression, scope)
+            if kind == "Sub" and {left.domain.kind, right.domain.kind} <= {"date", "timestamp"}:
+                text.refuse(node, "dates are not subtracted", "Write: DATE_DIFF('day', earlier, later)")
+            return self.call(node, _ARITHMETIC[kind], left, right)
+        if kind in _PLAIN:
+            return self.call(node, _PLAIN[kind], self.value(node.this, scope))
+        return self._function(node, scope)
+
+    def _function(self, node: Node, scope: Scope) -> Scalar:
+        text, kind = self.text, node.kind
+        match kind:
+            case "Neg":
+                inner = self.value(node.this, scope)
+                if isinstance(inner, Constant) and isinstance(inner.value, (int, float)):
+                    return constant(-inner.value, inner.domain.kind)
+                return self.call(node, "negate", inner)
+            case "Round":
+                digits = self._whole(node.get("decimals"), scope, -9, 9)
+                return self.call(node, "round", self.value(node.this, scope), digits)
+            case "Least" | "Greatest":
+                parts = [self.value(each, scope) for each in (node.this, *node.nodes())]
+                return self.call(node, kind.lower(), *self.alike(parts, node))
+            case "Coalesce":
+                parts = [self.value(each, scope) for each in (node.this, *node.nodes())]
+                return self.call(node, "coalesce", *self.alike(parts, node))
+            case "Nullif":
+                parts = self.alike([self.value(node.this, scope), self.value(node.expression, scope)], node)
+                return self.call(node, "nullif", *parts)
+            case "Case" | "If":
+                return self._case(node, scope)
+            case "Cast":
+                return self._cast(node, scope)
+            case "WidthBucket":
+                ends = [self.value(node[name], scope) for name in ("min_value", "max_value")]
+                if not all(isinstance(end, Constant) for end in ends):
+                    text.refuse(node, "the range of buckets is not given by numbers", "Write: 0, 100")
+                count = self._whole(node["num_buckets"], scope, 1, 10_000)
+                return self.call(node, "bucket", self.raw(node.this, scope), *ends, count)
+            case "Concat" | "DPipe":
+                if kind == "DPipe":
+                    sides = [self.value(each, scope) for each in (node.this, node.expression)]
+                    return self.call(node, "concat", *sides)
+                empty = constant("", "text")  # CONCAT leaves out what is NULL
+                listed = [
+                    self.call(node, "coalesce", self.value(each, scope), empty) for each in node.nodes()
+                ]
+                return self.call(node, "concat", *listed)
+            case "Left" | "Right":
+                count = self._whole(node.expression, scope, 0, 1000)
+                return self.call(node, kind.lower(), self.value(node.this, scope), count)
+            case "Substring":
+                start = self._whole(node.get("start"), scope, 1, 1000, default=1)
+                length = self._whole(node.get("length"), scope, 0, 1000, default=1000)
+                return self.call(node, "substring", self.value(node.this, scope), start, length)
+        return self._moment(node, scope)
+
+    def _moment(self, node: Node, scope: Scope) -> Scalar:
+        """Functions of dates and timestamps."""
+        kind = node.kind
+        if kind in _PART_OF:
+            return self._part(node, _PART_OF[kind], node.this, scope)
+        if kind == "Extract":
+            return self._part(node, node.this.name, node.expression, scope)
+        if kind == "Anonymous" and node.name.lower() in ("date_part", "datepart") and len(node.nodes()) == 2:
+            return self._part(node, node.nodes()[0].name, node.nodes()[1], scope)
+        if kind in ("TimestampTrunc", "DateTrunc"):
+            unit = self._unit(node, UNITS)
+            return self.call(node, "trunc", unit, self.value(node.this, scope))
+        if kind == "DateDiff":
+            units = tuple(unit for unit in UNITS if unit != "week")
+            unit = self._unit(node, units)
+            later, earlier = self.value(node.this, scope), self.value(node.expression, scope)
+            return self.call(node, "diff", unit, *self.alike([earlier, later], node))
+        return self.text.refuse(
+            node, f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
+        )
+
+    def _part(self, node: Node, name: str, inner: Node, scope: Scope) -> Scalar:
+        unit = _PART_NAMES.get(name.lower(), name.lower())
+        if unit != "year" and unit not in PARTS:
+            known = ", ".join(["year", *PARTS])
+            self.text.refuse(node, f"{name} is no part of a date we know", f"Take one of: {known}.")
+        return self.call(node, "part", constant(unit, "text"), self.value(inner, scope))
+
+    def _unit(self, node: Node, units: tuple[str, ...]) -> Scalar:
+        given = node.get("unit")
+        unit = given.name.lower() if given is not None else ""
+        if unit not in units:
+            self.text.refuse(
+                node, f"{unit or 'that'} is no unit of time we know", f"Take: {', '.join(units)}."
+            )
+        return constant(unit, "text")
+
+    def _whole(self, node: Node | None, scope: Scope, low: int, high: int, default: int = 0) -> Scalar:
+        if node is None:
+            return constant(default, "integer")
+        found = self.value(node, scope)
+        if (
+            not isinstance(found, Constant)
+            or not isinstance(found.value, int)
+            or not low <= found.value <= high
+        ):
+            self.text.refuse(node, "here stands a whole number", f"Write one from {low} to {high}.")
+        return found
+
+    def _case(self, node: Node, scope: Scope) -> Scalar:
+        branches = node.nodes("ifs") if node.kind == "Case" else [node]
+        subject = node.get("this") if node.kind == "Case" else None
+        conditions: list[Scalar] = []
+        values: list[Scalar] = []
+        for branch in branches:
+            self.text.allow(branch)
+            if subject is None:
+                conditions.append(self.condition(branch.this, scope))
+            else:
+                conditions.append(self.compare(branch, "=", subject, branch.this, scope))
+            values.append(self.value(branch["true"], scope))
+        default = node.get("default") if node.kind == "Case" else node.get("false")
+        values.append(constant(None, "boolean") if default is None else self.value(default, scope))
+        values = self.alike(values, node)
+        pairs = [each for pair in zip(conditions, values[:-1], strict=True) for each in pair]
+        return self.call(node, "case", *pairs, values[-1])
+
+    def _cast(self, node: Node, scope: Scope) -> Scalar:
+        target = node["to"]
+        self.text.allow(target)
+        kind = _CASTS.get(target.text())
+        if kind is None:
+            known = "DOUBLE, INTEGER, VARCHAR, DATE"
+            self.text.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
+        inner = self.value(node.this, scope)
+        if inner.domain.kind == kind:
+            return inner
+        if isinstance(inner, Constant) and isinstance(inner.value, str):
+            return self.as_kind(inner, kind, node)
+        if kind in ("timestamp", "boolean"):
+            self.text.refuse(node, f"a column cannot be cast to {kind}", "Compare it with a value instead.")
+        return self.call(node, f"to {kind}", inner)
+
+    # Literals -----------------------------------------------------------------------------------------
+
+    def literal(self, node: Node) -> Constant:
+        """A literal by itself."""
+        if node.kind == "Null":
+            return constant(None, "boolean")
+        if node.kind == "Boolean":
+            return constant(bool(node.arguments.get("this")), "boolean")
+        if node.arguments.get("is_string"):
+            return constant(self.plain(node), "text")
+        number = self.fraction(node)
+        if re.fullmatch(r"\d+", node.text()):
+            if number >= 1 << 62:
+                self.text.refuse(node, "that number is too large", "Stay below 2^62.")
+            return constant(int(number), "integer")
+        return constant(float(number), "number")
+
+    def plain(self, node: Node) -> str:
+        """A text literal."""
+        if "\0" in node.text():
+            self.text.refuse(node, "that text holds a zero byte", "Remove it.")
+        return node.text()
+
+    def fraction(self, node: Node) -> Fraction:
+        """A numeric literal, exactly; its size keeps it within an ordinary double."""
+        # the exponent is checked before 10^exponent is computed: 1e999999999 would take for ever
+        text = node.text()
+        if not re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?", text):
+            self.text.refuse(node, f"{text[:60]} is not a number we can use", "Write one of usual size.")
+        return Fraction(text)
+
+    def as_kind(self, literal: Constant, kind: Kind, node: Node) -> Constant:
+        """A literal read as the type of what it stands beside."""
+        value = literal.value
+        if value is None or literal.domain.kind == kind:
+            return literal
+        try:
+            if kind == "date" and isinstance(value, str):
+                return constant(datetime.date.fromisoformat(value), "date")
+            if kind == "timestamp" and isinstance(value, (str, datetime.date)):
+                moment = datetime.datetime.fromisoformat(str(value))
+                if moment.tzinfo is None:
+                    return constant(moment, "timestamp")
+        except ValueError:
+            pass
+        if kind == "number" and literal.domain.kind == "integer":
+            return constant(float(value), "number")  # type: ignore[arg-type]  # an integer
+        return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
+
+    def alike(self, parts: list[Scalar], node: Node) -> list[Scalar]:
+        """Values that stand side by side: literals take the type of the columns."""
+        kinds = {each.domain.kind for each in parts if not isinstance(each, Constant)}
+        if not kinds:
+            kinds = {
+                each.domain.kind for each in parts if isinstance(each, Constant) and each.value is not None
+            }
+        if kinds == {"integer", "number"}:
+            kinds = {"number"}
+        if kinds == {"integer"} and any(
+            isinstance(each, Constant) and isinstance(each.value, float) for each in parts
+        ):
+            return parts
+        if len(kinds) != 1:
+            return parts
+        (kind,) = kinds
+        return [self.as_kind(each, kind, node) if isinstance(each, Constant) else each for each in parts]
+
+    # Conditions ---------------------------------------------------------------------------------------
+
+    def condition(self, node: Node, scope: Scope) -> Scalar:
+        """Something that is true, false or unknown for a row."""
+        text = self.text
+        text.allow(node)
+        match node.kind:
+            case "Paren":
+                return self.condition(node.this, scope)
+            case "And" | "Or":
+                parts = [self.condition(each, scope) for each in node.nodes()]
+                return self._joined(node, parts)
+            case "Not":
+                return self.call(node, "not", self.condition(node.this, scope))
+            case "Is":
+                return self._is(node, scope)
+            case "In":
+                return self._in(node, scope)
+            case "Between":
+                low = self.compare(node, ">=", node.this, node["low"], scope)
+                return self._joined(
+                    node, [low, self.compare(node, "<=", node.this, node["high"], scope)], "and"
+                )
+            case kind if kind in COMPARISONS:
+                return self.compare(node, COMPARISONS[kind], node.this, node.expression, scope)
+            case kind if kind in _TEXT_CONDITIONS:
+                pattern = self.value(node.expression, scope)
+                if not isinstance(pattern, Constant):
+                    text.refuse(node.expression, "the pattern is not a text", "Write it out: LIKE 'abc%'")
+                return self.call(node, _TEXT_CONDITIONS[kind], self.raw(node.this, scope), pattern)
+        found = self.raw(node, scope)
+        if found.domain.kind != "boolean" or (isinstance(found, Constant) and found.value is None):
+            name = node.name if node.kind == "Column" else word(node)
+            text.refuse(node, f"{name} is not a condition", f"Compare it: {name} = ...")
+        return found
+
+    def _joined(self, node: Node, parts: list[Scalar], how: str = "") -> Scalar:
+        try:
+            return joined("or" if (how or node.kind.lower()) == "or" else "and", parts)
+        except Unusable as reason:
+            self.text.unusable(reason, node)
+
+    def compare(self, node: Node, operator: str, left: Node, right: Node, scope: Scope) -> Scalar:
+        """left operator right, in one form: a column stands to the left of a literal."""
+        parts = [self.operand(left, scope), self.operand(right, scope)]
+        for side, other in ((left, parts[0]), (right, parts[1])):
+            if isinstance(other, Constant) and other.value is None:
+                self.text.refuse(side, "nothing equals NULL", "Write: x IS NULL")
+        a, b = self.alike(parts, node)
+        if isinstance(a, Constant) and not isinstance(b, Constant):
+            a, b, operator = b, a, _TURNED[operator]
+        return self.call(node, operator, a, b)
+
+    def operand(self, node: Node, scope: Scope) -> Scalar:
+        """One side of a comparison: a column alone is compared as it is."""
+        return self.raw(bare(node), scope)
+
+    def _is(self, node: Node, scope: Scope) -> Scalar:
+        self.text.allow(node.expression)
+        inner = self.operand(node.this, scope)
+        if node.expression.kind == "Null":
+            return self.call(node, "is null", inner)
+        if node.expression.kind == "Boolean" and inner.domain.kind == "boolean":
+            known = self.call(node, "not", self.call(node, "is null", inner))
+            truth = inner if node.expression.arguments.get("this") else self.call(node, "not", inner)
+            return self._joined(node, [known, truth], "and")
+        return self.text.refuse(
+            node, "IS is followed by NULL, or TRUE and FALSE on booleans", "Use = for values."
+        )
+
+    def _in(self, node: Node, scope: Scope) -> Scalar:
+        if node.get("query") is not None:
+            advice = "Put it alone, or joined by AND, into WHERE: person IN (SELECT person FROM ...)"
+            self.text.refuse(node, "IN (SELECT ...) cannot stand here", advice)
+        if not node.nodes():
+            self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
+        subject = self.operand(node.this, scope)
+        listed = [self.operand(each, scope) for each in node.nodes()]
+        if not all(isinstance(each, Constant) and each.value is not None for each in listed):
+            self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
+        parts = self.alike([subject, *listed], node)
+        values = {repr(each): each for each in parts[1:]}
+        return self.call(node, "in", parts[0], *(values[key] for key in sorted(values)))
+
+
+def _column(source: Source, name: str) -> Scalar | None:
+    if name in source.columns:
+        return source.columns[name]
+    close = [column for column in source.columns if column.lower() == name.lower()]
+    return source.columns[close[0]] if len(close) == 1 else None
+
+
+def is_own(scalar: Scalar) -> bool:
+    """Whether it is the column that says whose row it is."""
+    return isinstance(scalar, Field) and scalar.unit == "own"
+
+
+def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
+    """The two sides of a = b."""
+    if isinstance(condition, Call) and condition.function == "=":
+        return condition.arguments[0], condition.arguments[1]
+    return None
+
+
+_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+EXAMPLES: dict[Kind, str] = {
+    "integer": "Write for example: 18",
+    "number": "Write for example: 1.5",
+    "text": "Write for example: 'abc'",
+    "boolean": "Write: TRUE or FALSE",
+    "date": "Write for example: DATE '2024-01-31'",
+    "timestamp": "Write for example: TIMESTAMP '2024-01-31 12:00:00'",
+}

@@ -1,0 +1,283 @@
+"""The tree of a query as we read it: nodes with a kind, arguments and a place in the text.
+
+`sql` makes these from what the parser library returns, so that only one file knows that library. A node is
+accepted only if its kind *and* each of its non-empty arguments are on the list: parsers hang surprises on
+arguments (TABLESAMPLE on a table, DISTINCT inside COUNT).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from sfumato.errors import MissingBound, UnknownName, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfumato.queries.expressions import Unusable
+    from sfumato.queries.policy import Policy
+
+
+@dataclass(slots=True)
+class Node:
+    """One node: what the parser calls it, its arguments, and where it stands."""
+
+    kind: str
+    arguments: dict[str, Node | list[Node] | str | bool] = field(default_factory=dict)
+    start: int = -1
+    end: int = -1
+    called: str = ""  # what to call it in a message, if it is a function
+
+    def __getitem__(self, name: str) -> Node:
+        """The node under an argument."""
+        found = self.arguments[name]
+        assert isinstance(found, Node)
+        return found
+
+    @property
+    def this(self) -> Node:
+        """The first part."""
+        return self["this"]
+
+    @property
+    def expression(self) -> Node:
+        """The second part."""
+        return self["expression"]
+
+    def get(self, name: str) -> Node | None:
+        """The node under an argument, if there is one."""
+        found = self.arguments.get(name)
+        return found if isinstance(found, Node) else None
+
+    def nodes(self, name: str = "expressions") -> list[Node]:
+        """The nodes under an argument that is a list."""
+        found = self.arguments.get(name)
+        return found if isinstance(found, list) else []
+
+    def text(self, name: str = "this") -> str:
+        """The text under an argument."""
+        found = self.arguments.get(name)
+        return found if isinstance(found, str) else ""
+
+    @property
+    def name(self) -> str:
+        """The name of an identifier, or of the node that holds one."""
+        inner = self.arguments.get("this")
+        return inner if isinstance(inner, str) else inner.name if isinstance(inner, Node) else ""
+
+    @property
+    def alias(self) -> str:
+        """What the node is called by AS."""
+        given = self.arguments.get("alias")
+        return given.name if isinstance(given, Node) else ""
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            for value in node.arguments.values():
+                if isinstance(value, Node):
+                    waiting.append(value)
+                elif isinstance(value, list):
+                    waiting.extend(value)
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Where it stands in the text, from its own place or those of its parts."""
+        places = [(each.start, each.end) for each in self.walk() if each.start >= 0]
+        if not places:
+            return None
+        return min(start for start, _ in places), max(end for _, end in places) + 1
+
+
+def bare(node: Node) -> Node:
+    """The node without its parentheses."""
+    while node.kind == "Paren":
+        node = node.this
+    return node
+
+
+_CHAIN = frozenset({"this", "expression"})
+_ONE = frozenset({"this"})
+# What each node may carry; anything else that is not empty is a refusal.
+ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
+    "Select": {
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "order",
+        "limit",
+        "with_",
+        "distinct",
+    },
+    "With": {"expressions"},
+    "CTE": {"this", "alias"},
+    "Union": {"this", "expression", "distinct", "with_"},
+    "Subquery": {"this", "alias"},
+    "From": {"this"},
+    "Join": {"this", "on", "using", "side", "kind"},
+    "Table": {"this", "alias", "joins"},
+    "TableAlias": {"this"},
+    "Where": {"this"},
+    "Having": {"this"},
+    "Group": {"expressions"},
+    "Rollup": {"expressions"},
+    "Cube": {"expressions"},
+    "Order": {"expressions"},
+    "Ordered": {"this", "desc"},
+    "Limit": {"expression"},
+    "Distinct": {"expressions"},
+    "Alias": {"this", "alias"},
+    "Column": {"this", "table"},
+    "Identifier": {"this", "quoted"},
+    "Literal": {"this", "is_string"},
+    "Boolean": {"this"},
+    "Null": set(),
+    "Star": set(),
+    "Var": {"this"},
+    "Paren": {"this"},
+    "Tuple": {"expressions"},
+    "Neg": {"this"},
+    "Cast": {"this", "to", "_type"},
+    "DataType": {"this", "nested", "expressions"},
+    "DataTypeParam": {"this"},
+    "Not": {"this"},
+    "In": {"this", "expressions", "query"},
+    "Is": _CHAIN,
+    "Between": {"this", "low", "high"},
+    "Filter": _CHAIN,
+    "Case": {"this", "ifs", "default"},
+    "If": {"this", "true", "false"},
+    "Coalesce": {"this", "expressions"},
+    "Nullif": _CHAIN,
+    "Least": {"this", "expressions", "ignore_nulls"},
+    "Greatest": {"this", "expressions", "ignore_nulls"},
+    "Abs": {"this"},
+    "Sign": {"this"},
+    "Floor": {"this"},
+    "Ceil": {"this"},
+    "Round": {"this", "decimals"},
+    "Sqrt": {"this"},
+    "WidthBucket": {"this", "min_value", "max_value", "num_buckets"},
+    "Like": _CHAIN,
+    "ILike": _CHAIN,
+    "StartsWith": _CHAIN,
+    "Contains": _CHAIN,
+    "Lower": {"this"},
+    "Upper": {"this"},
+    "Trim": {"this"},
+    "Length": {"this"},
+    "Concat": {"expressions", "safe", "coalesce"},
+    "Left": _CHAIN,
+    "Right": _CHAIN,
+    "Substring": {"this", "start", "length"},
+    "Extract": _CHAIN,
+    "Anonymous": {"this", "expressions"},
+    "TimestampTrunc": {"this", "unit"},
+    "DateTrunc": {"this", "unit"},
+    "DateDiff": {"this", "expression", "unit", "date_part_boundary"},
+    "Count": {"this", "big_int"},
+    "CountIf": {"this"},
+    **dict.fromkeys(("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second"), _ONE),
+    **dict.fromkeys(("DayOfWeek", "DayOfWeekIso", "DayOfYear", "DayOfMonth", "WeekOfYear"), _ONE),
+    **dict.fromkeys(("Sum", "Avg", "Min", "Max", "Median", "Mode", "LogicalOr", "LogicalAnd"), _ONE),
+    **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), _ONE),
+    **dict.fromkeys(("CovarPop", "CovarSamp", "Corr"), _CHAIN),
+    "PercentileCont": _CHAIN,
+    "PercentileDisc": _CHAIN,
+    "Quantile": {"this", "quantile"},
+    "ApproxQuantile": {"this", "quantile"},
+    "WithinGroup": _CHAIN,
+    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), _CHAIN),
+    "And": {"expressions"},
+    "Or": {"expressions"},
+    **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv"), _CHAIN),
+    "Div": {"this", "expression", "typed", "safe"},
+    "DPipe": {"this", "expression", "safe"},
+}
+
+# What to call a node or an argument in a message, where its own name would not do.
+_CALLED = {
+    "Ordered": "ORDER BY",
+    "Group": "GROUP BY",
+    "Table": "FROM",
+    "TableAlias": "AS",
+    "Literal": "a text",
+    "locks": "FOR UPDATE",
+    "sample": "TABLESAMPLE",
+    "db": "a schema",
+}
+# What to write instead, by the argument or the node that was refused.
+INSTEAD = {
+    "offset": "Leave OFFSET out; ask for more rows with LIMIT and skip them yourself.",
+    "sample": "Leave TABLESAMPLE out: the noise already hides every single row.",
+    "qualify": "Leave QUALIFY out.",
+    "windows": "Leave window functions out.",
+    "db": "Name the table alone, as the policy does.",
+    "catalog": "Name the table alone, as the policy does.",
+    "GroupingSets": "Use ROLLUP or CUBE, or ask one question for each set.",
+    "nulls_first": "Leave NULLS FIRST out: rows without a value come last.",
+    "all": "List the key columns in GROUP BY.",
+    "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
+    "Exists": "Write: person IN (SELECT person FROM ...)",
+    "recursive": "Leave RECURSIVE out.",
+    "CurrentDate": "Write the date: DATE '2024-01-31'. What changes from day to day cannot be repeated.",
+    "CurrentTimestamp": "Write the moment: TIMESTAMP '2024-01-31 12:00:00'.",
+    "Interval": "Write the date itself, or DATE_DIFF('day', a, b).",
+    "Rand": "Leave random numbers out: the noise is ours to add.",
+    "RegexpLike": "Use LIKE, STARTS_WITH or CONTAINS.",
+    "RegexpMatches": "Use LIKE, STARTS_WITH or CONTAINS.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a query and the policy it is read against; it makes the refusals."""
+
+    sql: str
+    policy: Policy
+
+    def allow(self, node: Node) -> None:
+        """Refuse a node whose kind, or one of whose non-empty arguments, is not on the list."""
+        allowed = ARGUMENTS.get(node.kind)
+        if allowed is None:
+            self.refuse(node, f"{word(node)} is not supported", "Ask a simpler question.", name=node.kind)
+        for name, value in node.arguments.items():
+            if value and name not in allowed:
+                part = value[0] if isinstance(value, list) else value
+                where = part if isinstance(part, Node) and part.span else node
+                told = _CALLED.get(name, name.strip("_").replace("_", " ").upper())
+                self.refuse(where, f"{told} is not supported in {word(node)}", "Leave it out.", name=name)
+
+    def refuse(self, node: Node, problem: str, advice: str, *, name: str = "") -> NoReturn:
+        """Refuse the query because of a node."""
+        raise Unsupported(problem, INSTEAD.get(name, advice), sql=self.sql, span=node.span)
+
+    def unknown(self, thing: str, name: str, known: list[str], node: Node) -> NoReturn:
+        """Refuse a name that is not there."""
+        raise UnknownName(thing, name, known, sql=self.sql, span=node.span)
+
+    def unusable(self, reason: Unusable, node: Node) -> NoReturn:
+        """Refuse an expression; where a declaration is missing, say which."""
+        if reason.field is not None and reason.field.origin != ("", ""):
+            table, column = reason.field.origin
+            example = f'{column} = {{ type = "{reason.field.domain.kind}", low = ..., high = ... }}'
+            raise MissingBound(
+                reason.problem,
+                self.policy.file,
+                f"[tables.{table}.columns]\n  {example}",
+                sql=self.sql,
+                span=node.span,
+            )
+        self.refuse(node, reason.problem, reason.advice)
+
+
+def word(node: Node) -> str:
+    """What to call a node in a message."""
+    return _CALLED.get(node.kind) or node.called or node.kind.upper()

@@ -1,0 +1,226 @@
+"""How values and expressions are written for DuckDB: total, typed, and the same for every row order."""
+
+from __future__ import annotations
+
+import datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.queries.expressions import FIRST, LAST, Call, Constant, Field, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sfumato.queries.plan import Clamp
+    from sfumato.queries.policy import Kind, Value
+
+SQL_TYPE: dict[Kind, str] = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "text": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+_TEMPLATES = {
+    "is null": "({} IS NULL)",
+    "not": "(NOT {})",
+    "negate": "(- {})",
+    "abs": "ABS({})",
+    "sign": "CAST(SIGN({}) AS BIGINT)",
+    "sqrt": "(CASE WHEN {0} >= 0 THEN SQRT(CAST({0} AS DOUBLE)) END)",
+    "//": "(CASE WHEN {1} <> 0 THEN {0} // {1} END)",
+    "%": "(CASE WHEN {1} <> 0 THEN {0} % {1} END)",
+    "/": "(CASE WHEN {1} <> 0 THEN CAST({0} AS DOUBLE) / CAST({1} AS DOUBLE) END)",
+    "like": "(({}) LIKE {})",
+    "ilike": "(({}) ILIKE {})",
+    "starts with": "STARTS_WITH({}, {})",
+    "contains": "CONTAINS({}, {})",
+    "lower": "(LOWER({}) COLLATE C)",
+    "upper": "(UPPER({}) COLLATE C)",
+    "trim": "(TRIM({}) COLLATE C)",
+    "length": "CAST(LENGTH({}) AS BIGINT)",
+    "left": "(LEFT({}, {}) COLLATE C)",
+    "right": "(RIGHT({}, {}) COLLATE C)",
+    "substring": "(SUBSTRING({}, {}, {}) COLLATE C)",
+    "to date": "CAST({} AS DATE)",
+    "to number": "CAST({} AS DOUBLE)",
+    "to text": "(CAST({} AS VARCHAR) COLLATE C)",
+    "bucket": (
+        "(CASE WHEN {0} < {1} THEN CAST(0 AS BIGINT) WHEN {0} >= {2} THEN {3} + 1 WHEN {0} IS NOT NULL THEN"
+        " 1 + LEAST({3} - 1, TRY_CAST(FLOOR((CAST({0} AS DOUBLE) - {1}) * {3} / ({2} - {1})) AS BIGINT)) END)"
+    ),
+}
+
+
+def scalar_text(scalar: Scalar, column: Callable[[Field], str]) -> str:
+    """An expression over columns, as SQL that never raises."""
+    match scalar:
+        case Field():
+            return column(scalar)
+        case Constant(value, domain):
+            return "NULL" if value is None else constant_text(value, domain.kind)
+        case Call(function, arguments):
+            printed = [scalar_text(each, column) for each in arguments]
+            return _call(scalar, function, arguments, printed)
+
+
+def _call(call: Call, function: str, arguments: tuple[Scalar, ...], printed: list[str]) -> str:
+    kind = call.domain.kind
+    match function:
+        case "clamp":
+            return _clamped(printed[0], call)
+        case "sane":
+            since, until = call.domain.since or FIRST, call.domain.until or LAST
+            low, high = constant_text(since, kind), constant_text(until, kind)
+            if kind == "timestamp":
+                end = datetime.datetime.combine(until, datetime.time.max)
+                high = constant_text(end, "timestamp")
+            return _within(printed[0], low, high)
+        case "and" | "or":
+            return f"({f' {function.upper()} '.join(printed)})"
+        case "=" | "<>" | "<" | "<=" | ">" | ">=":
+            a, b = alike(arguments, printed)
+            return f"({a} {function} {b})"
+        case "in":
+            subject, *among = alike(arguments, printed)
+            return f"({subject} IN ({', '.join(among)}))"
+        case "case":
+            *pairs, otherwise = _branches(call, arguments, printed)
+            whens = " ".join(f"WHEN {a} THEN {b}" for a, b in zip(pairs[0::2], pairs[1::2], strict=True))
+            return f"(CASE {whens} ELSE {otherwise} END)"
+        case "coalesce" | "least" | "greatest":
+            values = [_as_kind(a, p, kind) for a, p in zip(arguments, printed, strict=True)]
+            return f"{function.upper()}({', '.join(values)})"
+        case "nullif":
+            a, b = alike(arguments, printed)
+            return f"(CASE WHEN {a} = {b} THEN NULL ELSE {printed[0]} END)"
+        case "+" | "-" | "*":
+            sides = [_as_kind(a, p, kind) for a, p in zip(arguments, printed, strict=True)]
+            return f"({sides[0]} {function} {sides[1]})"
+        case "floor" | "ceil":
+            if arguments[0].domain.kind == "integer":
+                return printed[0]
+            return f"TRY_CAST({function.upper()}({printed[0]}) AS BIGINT)"
+        case "round":
+            rounded = f"ROUND({printed[0]}, CAST({printed[1]} AS INTEGER))"
+            return f"CAST({rounded} AS BIGINT)" if kind == "integer" else rounded
+        case "to integer":
+            if arguments[0].domain.kind == "boolean":
+                return f"CAST({printed[0]} AS BIGINT)"
+            return f"TRY_CAST({printed[0]} AS BIGINT)"
+        case "concat":
+            return f"(({' || '.join(printed)}) COLLATE C)"
+        case "part":
+            return f"EXTRACT({_word(arguments[0])} FROM {printed[1]})"
+        case "trunc":
+            return f"CAST(DATE_TRUNC('{_word(arguments[0])}', {printed[1]}) AS {SQL_TYPE[kind]})"
+        case "diff":
+            return f"DATE_DIFF('{_word(arguments[0])}', {printed[1]}, {printed[2]})"
+    return _TEMPLATES[function].format(*printed)
+
+
+def _word(unit: Scalar) -> str:
+    """A unit of time: one of ours, since the reader takes no other."""
+    assert isinstance(unit, Constant)
+    return str(unit.value)
+
+
+def alike(arguments: Sequence[Scalar], printed: list[str]) -> list[str]:
+    """Values that are compared: as doubles if one of them is one."""
+    kinds = {each.domain.kind for each in arguments}
+    if kinds == {"integer", "number"}:
+        return [_as_kind(a, p, "number") for a, p in zip(arguments, printed, strict=True)]
+    return printed
+
+
+def _branches(call: Call, arguments: tuple[Scalar, ...], printed: list[str]) -> list[str]:
+    """The values of CASE in the type of all of them."""
+    last = len(arguments) - 1
+    return [
+        _as_kind(a, p, call.domain.kind) if i % 2 or i == last else p
+        for i, (a, p) in enumerate(zip(arguments, printed, strict=True))
+    ]
+
+
+def _as_kind(scalar: Scalar, printed: str, kind: Kind) -> str:
+    if isinstance(scalar, Constant) and scalar.value is None:
+        return f"CAST(NULL AS {SQL_TYPE[kind]})"
+    return f"CAST({printed} AS DOUBLE)" if kind == "number" and scalar.domain.kind == "integer" else printed
+
+
+def _clamped(text: str, call: Call) -> str:
+    low, high = call.domain.low, call.domain.high
+    assert low is not None
+    assert high is not None
+    if call.domain.kind == "integer":
+        return f"CAST({_within(text, integer(int(low), 'BIGINT'), integer(int(high), 'BIGINT'))} AS BIGINT)"
+    return _within(text, double(float(low)), double(float(high)))
+
+
+def _within(x: str, low: str, high: str) -> str:
+    """x clamped to its bounds, total for every value.
+
+    The common case stands first because the engine then skips the others. NaN sorts above everything, so it
+    fails the first two tests and becomes `high`; NULL fails all and stays NULL.
+    """
+    inside = f"WHEN {x} BETWEEN {low} AND {high} THEN {x}"
+    return f"(CASE {inside} WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END)"
+
+
+def on_grid(text: str, kind: Kind, clamp: Clamp) -> str:
+    """A value as an integer: clamp before any arithmetic, then floor."""
+    small = max(abs(clamp.least), abs(clamp.most)) < 1 << 31
+    narrow = "INTEGER" if small else "BIGINT"  # the sum is taken in 128 bits either way; this one is faster
+    if kind == "integer" and clamp.exponent == 0:
+        low, high = integer(int(clamp.low), "BIGINT"), integer(int(clamp.high), "BIGINT")
+        return f"CAST({_within(text, low, high)} AS {narrow})"
+    value = f"CAST({text} AS DOUBLE)" if kind == "integer" else text
+    low, high = double(float(clamp.low)), double(float(clamp.high))
+    factor = double(float(Fraction(2) ** clamp.exponent))
+    return f"CAST(FLOOR({_within(value, low, high)} * {factor}) AS {narrow})"
+
+
+def field_text(name: str, kind: Kind) -> str:
+    """A column in the type it is used as. The casts are total: whatever the engine stores, they succeed.
+
+    Text is compared byte by byte whatever collation the column was declared with: under NOCASE one row would
+    match two keys, and two persons would share one cap.
+    """
+    if kind == "text":
+        return f"CAST({name} AS VARCHAR) COLLATE C"
+    return f"CAST({name} AS DOUBLE)" if kind == "number" else name
+
+
+def constant_text(value: Value, kind: Kind) -> str:
+    """A literal of its type."""
+    if kind == "number":
+        return double(float(value))  # type: ignore[arg-type]  # a number
+    if kind == "text":
+        return f"{typed(value)}"
+    return f"CAST({typed(value)} AS {SQL_TYPE[kind]})"
+
+
+def listed(values: tuple[Value, ...], kind: Kind) -> str:
+    """Literals side by side."""
+    return ", ".join(constant_text(value, kind) for value in values)
+
+
+def typed(value: Value) -> str:
+    """A value as text the engine casts exactly; the cast beside it carries the type."""
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def integer(value: int, engine_type: str) -> str:
+    """A whole number of a type."""
+    return f"CAST({value} AS {engine_type})"
+
+
+def double(value: float) -> str:
+    """A literal with an exponent is a DOUBLE in DuckDB, read to the nearest one: exactly this value."""
+    return f"{value!r}" if "e" in repr(value) else f"{value!r}e0"
+
+
+def quoted(name: str) -> str:
+    """A name of the policy."""
+    return '"' + name.replace('"', '""') + '"'

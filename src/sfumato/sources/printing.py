@@ -1,0 +1,787 @@
+"""The SQL of a plan, and the integers that come back.
+
+All arithmetic is on integers (law 5), so the answer does not depend on threads, row order or version:
+
+* a value is clamped by CASE (NULL stays NULL, NaN sorts above everything and becomes the upper bound), put on
+  its grid by FLOOR(x * 2^k) and summed in 128 bits;
+* for person units the rows are first added up by (unit, group); whoever weighs more than the cap is scaled by
+  a truncating 128-bit division;
+* public keys are joined in by position, so only declared groups come back, as integers.
+
+Only names of the policy and literals of the right type are printed, never a word of the analyst's (law 8).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.queries.expressions import Call, fields, parts_of
+from sfumato.queries.plan import (
+    CAP,
+    PARTS,
+    Distinct,
+    Kinds,
+    Measure,
+    Moments,
+    People,
+    Plan,
+    Selected,
+    Spread,
+    Sum,
+)
+from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
+from sfumato.queries.rows import numbers_of
+from sfumato.sources.dialect import (
+    SQL_TYPE,
+    double,
+    field_text,
+    integer,
+    listed,
+    on_grid,
+    quoted,
+    scalar_text,
+    typed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.plan import Clamp
+    from sfumato.queries.policy import Kind, Value
+    from sfumato.queries.relations import Folded, Owner
+
+LONGEST = 1000  # characters of a private key
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The exact answer: for every measure its cells, group by group."""
+
+    groups: tuple[tuple[Value, ...], ...]
+    vectors: tuple[tuple[int, ...], ...]
+
+
+# Queries -------------------------------------------------------------------------------------------------
+
+
+def texts(plan: Plan) -> tuple[str, ...]:
+    """The queries that compute a plan: one for what is added up by group, one for every grid."""
+    return tuple(_text(plan, measures) for measures in _together(plan))
+
+
+def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
+    """What the queries returned, as one vector a measure; groups without rows are zero."""
+    keys = len(plan.keys)
+    if plan.private_keys:
+        groups = tuple(sorted({tuple(row[:keys]) for rows in results for row in rows}, key=repr))
+        place: dict[Any, int] = {group: i for i, group in enumerate(groups)}
+    else:
+        groups = plan.groups
+    found: dict[int, list[int]] = {
+        i: [0] * (len(groups) * measure.cells) for i, measure in enumerate(plan.measures)
+    }
+    for measures, rows in zip(_together(plan), results, strict=True):
+        for row in rows:
+            at = place[tuple(row[:keys])] if plan.private_keys else row[0]
+            values = row[keys:] if plan.private_keys else row[1:]
+            first = plan.measures[measures[0]]
+            if isinstance(first, (Spread, Kinds)):
+                cell, weight = values
+                if weight:
+                    found[measures[0]][at * first.cells + cell] += int(weight)
+                continue
+            start = 0
+            for i in measures:
+                cells = plan.measures[i].cells
+                for c in range(cells):
+                    found[i][at * cells + c] += int(values[start + c])
+                start += cells
+    return Answer(groups, tuple(tuple(found[i]) for i in range(len(plan.measures))))
+
+
+def _together(plan: Plan) -> list[list[int]]:
+    """The measures by index, those first that one query computes."""
+    flat = [i for i, m in enumerate(plan.measures) if isinstance(m, (Moments, Sum, People, Selected))]
+    alone = [[i] for i, m in enumerate(plan.measures) if isinstance(m, (Distinct, Spread, Kinds))]
+    return [*([flat] if flat else []), *alone]
+
+
+def _text(plan: Plan, measures: list[int]) -> str:
+    first = plan.measures[measures[0]]
+    if isinstance(first, Distinct):
+        return _distinct(plan, first)
+    query = _Query(plan, [plan.measures[i] for i in measures])
+    return query.by_person() if plan.relation.by_person else query.by_row()
+
+
+class _Query:
+    """One query over the rows of a plan: its keys, and what is added up."""
+
+    def __init__(self, plan: Plan, measures: list[Measure]) -> None:
+        self.plan, self.measures = plan, measures
+        self.rows = _rows(plan.relation, _needed(plan))
+        self.pieces = _Pieces()
+        self.raw: list[str] = []  # what is grouped by
+        self.lists: dict[int, str] = {}  # and for which of it there are public values
+        for i, key in enumerate(plan.keys):
+            text, kind = self.scalar(key.expression), key.expression.domain.kind
+            self.raw.append(text)
+            if plan.private_keys:
+                self.rows.conditions.append(_usable(text, key.expression))
+                if key.values is not None:
+                    self.rows.conditions.append(f"{text} IN ({listed(key.values, kind)})")
+            else:
+                assert key.values is not None
+                self.lists[i] = _values(key.values, SQL_TYPE[kind], f"v{i}")
+        first = measures[0]
+        if isinstance(first, Spread):
+            cell, least = self.on_grid(first.value, first.clamp), first.clamp.least
+            self.raw.append(f"({cell} - {least})" if least else cell)
+            self.rows.conditions.append(f"({self.there(first.value)}) IS NOT NULL")
+        elif isinstance(first, Kinds):
+            self.lists[len(self.raw)] = _values(
+                first.values, SQL_TYPE[first.value.domain.kind], f"v{len(self.raw)}"
+            )
+            self.raw.append(self.scalar(first.value))
+        self.keys = [f"v{i}.position" if i in self.lists else raw for i, raw in enumerate(self.raw)]
+        self.joins = self.joined("({})", self.raw)
+
+    def joined(self, pattern: str, raw: Sequence[str]) -> str:
+        """The lists of public values, joined to what is grouped by."""
+        return "".join(
+            f" JOIN {values} ON {pattern.format(raw[i])} = v{i}.key" for i, values in self.lists.items()
+        )
+
+    def scalar(self, expression: Scalar) -> str:
+        return scalar_text(expression, self.rows.column)
+
+    def there(self, value: Scalar) -> str:
+        """Something that is NULL where the value is: a clamped column is where the column is."""
+        return self.scalar(_unclamped(value))
+
+    def on_grid(self, value: Scalar, clamp: Clamp) -> str:
+        """A value as an integer; what is clamped to the same bounds need not be clamped twice."""
+        same = (value.domain.low, value.domain.high) == (clamp.low, clamp.high)
+        text = self.scalar(_unclamped(value) if same else value)
+        return on_grid(text, value.domain.kind, clamp)
+
+    def from_rows(self, joins: str, *more: str) -> str:
+        where = " AND ".join([*self.rows.conditions, *more])
+        return f" FROM {self.rows.source}{joins}" + (f" WHERE {where}" if where else "")
+
+    def shown(self, names: list[str]) -> list[str]:
+        """The keys as they come back: one position in the plan's groups, or the keys themselves."""
+        if self.plan.private_keys:
+            return names
+        groups = names[: len(self.plan.keys)]
+        position = "0"
+        for i, (name, key) in enumerate(zip(groups, self.plan.keys, strict=True)):
+            assert key.values is not None
+            position = f"({position}) * {len(key.values)} + {name}" if i else name
+        return [position, *names[len(groups) :]]
+
+    def by_row(self) -> str:
+        """Each row is its own unit: one aggregate, grouped by key."""
+        cells = [each for measure in self.measures for each in self.cells(measure)]
+        keys = [f"{key} AS p{i}" for i, key in enumerate(self.keys)]
+        group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+        inner = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows(self.joins)}{group}"
+        shown = self.shown([f"p{i}" for i in range(len(keys))])
+        return f"SELECT {', '.join([*shown, *cells])} FROM ({inner}) AS g"
+
+    def by_person(self) -> str:
+        """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""
+        by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds)) for m in self.measures)
+        return self.split() if by_row and self.raw and _is_plain(self.plan.relation) else self.persons()
+
+    def split(self) -> str:
+        """Add up all rows by group; then for the few heavy people, what scaling them changes.
+
+        A person with at most as many rows as weigh in full in every measure cannot be beyond any cap, so
+        only those who have more are looked at one by one. The integers are those of `persons`.
+        """
+        few = min(_rows_in_full(measure) for measure in self.measures)
+        unit, count = self.rows.unit, len(self.raw)
+        cells = [self.cells(measure) for measure in self.measures]
+        bounded = [self.bounded(measure, each) for measure, each in zip(self.measures, cells, strict=True)]
+        norms = [self.norm(measure) for measure in self.measures]
+        keys = [f"{raw} AS k{i}" for i, raw in enumerate(self.raw)]
+        names = [f"k{i}" for i in range(count)]
+        pieces = self.pieces.printed()
+        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING COUNT(*) > {few}"
+        person = (
+            f"SELECT {', '.join([f'{unit} AS u', *keys, *pieces])}"
+            f"{self.from_rows('', f'{unit} IN (SELECT u FROM heavy)')}"
+            f" GROUP BY {', '.join(str(i + 1) for i in range(1 + count))}"
+        )
+        columns = [f"{norm} AS n{i}" for i, norm in enumerate(norms)]
+        for i, (each, kept) in enumerate(zip(cells, bounded, strict=True)):
+            columns += [f"{cell} AS n{i}c{c}" for c, cell in enumerate(each)]
+            columns += [f"{cell} AS n{i}b{c}" for c, cell in enumerate(kept)]
+        seen = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({person}) AS g"
+        seen += self.joined("g.{}", names)
+        limits = [_limit(measure) for measure in self.measures]
+        sums = [f"SUM(n{i}) AS m{i}" for i in range(len(norms))]
+        beyond = " OR ".join(f"SUM(n{i}) > {limit}" for i, limit in enumerate(limits))
+        norm = f"SELECT u, {', '.join(sums)} FROM person GROUP BY u HAVING {beyond}"
+        changes = [
+            f"{_scaled(f'n{i}b{c}', f'm{i}', limits[i])} - n{i}c{c}"
+            for i, each in enumerate(cells)
+            for c in range(len(each))
+        ]
+        everybody = f"SELECT {', '.join([*keys, *pieces])}{self.from_rows('')}"
+        everybody += f" GROUP BY {', '.join(str(i + 1) for i in range(count))}"
+        totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(itertools.chain(*cells))]
+        added = [f"SUM(c{j})" for j in range(len(totals))]
+        positions = [f"v{i}.position" if i in self.lists else f"r.k{i}" for i in range(count)]
+        shown = self.shown([f"p{i}" for i in range(count)])
+        grouped = [f"{position} AS p{i}" for i, position in enumerate(positions)]
+        return (
+            f"WITH heavy AS MATERIALIZED ({heavy}), person AS MATERIALIZED ({seen}), norm AS ({norm}),"
+            f" r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
+            f" SELECT {', '.join([*names, *changes])} FROM person JOIN norm USING (u)),"
+            f" q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(len(totals)))])}"
+            f" FROM r{self.joined('r.{}', names)})"
+            f" SELECT {', '.join([*shown, *added])} FROM q"
+            f" GROUP BY {', '.join(f'p{i}' for i in range(count))}"
+        )
+
+    def persons(self) -> str:
+        """Add up each person's rows by group, find the heavy people, scale them, then add up everybody."""
+        weights: list[tuple[str, str, int, list[str]]] = []  # name, norm, limit, cells
+        for i, measure in enumerate(self.measures):
+            if not isinstance(measure, Selected):
+                cells = self.bounded(measure, self.cells(measure))
+                weights.append((f"n{i}", self.norm(measure), _limit(measure), cells))
+        keys = [f"{key} AS p{i}" for i, key in enumerate(self.keys)]
+        rows = (
+            f"SELECT {', '.join([f'{self.rows.unit} AS u', *keys, *self.pieces.printed()])}"
+            f"{self.from_rows(self.joins)}"
+            f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(keys)))}"
+        )
+        names = [f"p{i}" for i in range(len(keys))]
+        columns = [f"{norm} AS {name}" for name, norm, _, _ in weights]
+        for name, _, _, cells in weights:
+            columns += [f"{cell} AS {name}c{c}" for c, cell in enumerate(cells)]
+        person = f"SELECT {', '.join(['g.u', *names, *columns])} FROM ({rows}) AS g"
+        if not names:  # a person has one row here, which weighs what the person weighs
+            sums = [
+                f"COALESCE(SUM({_scaled(f'{name}c{c}', name, limit)}), 0)"
+                for name, _, limit, cells in weights
+                for c in range(len(cells))
+            ]
+            return f"SELECT 0, {', '.join(sums)} FROM ({person}) AS person"
+        norms = [f"SUM({name}) AS m{name}" for name, *_ in weights]
+        heavy = " OR ".join(f"SUM({name}) > {limit}" for name, _, limit, _ in weights)
+        sums = [
+            f"COALESCE(SUM({_scaled(f'{name}c{c}', f'm{name}', limit)}), 0)"
+            for name, _, limit, cells in weights
+            for c in range(len(cells))
+        ]
+        shown = self.shown([f"person.{name}" for name in names])
+        selected = next((m for m in self.measures if isinstance(m, Selected)), None)
+        totals = (
+            f"SELECT {', '.join([*shown, *sums])} FROM person LEFT JOIN heavy ON person.u = heavy.u"
+            f" GROUP BY {', '.join(f'person.{name}' for name in names)}"
+        )
+        ctes = (
+            f"WITH person AS MATERIALIZED ({person}),"
+            f" heavy AS (SELECT u, {', '.join(norms)} FROM person GROUP BY u HAVING {heavy})"
+        )
+        return (
+            f"{ctes} {totals}" if selected is None else self._with_selection(person, ctes, totals, selected)
+        )
+
+    def _with_selection(self, person: str, ctes: str, totals: str, selected: Selected) -> str:
+        """Which groups each person counts for, beside the totals of every group."""
+        names = [f"p{i}" for i in range(len(self.keys))]
+        struct = ", ".join(f"'{name}': {name}" for name in names)
+        ranked = f"{{'h': HASH(u, {', '.join(names)}), {struct}}}"
+        if selected.groups == 1:
+            chosen = f"SELECT MIN({ranked}) AS c FROM person GROUP BY u"
+        else:
+            chosen = f"SELECT UNNEST(MIN({ranked}, {selected.groups})) AS c FROM person GROUP BY u"
+        counted = f"SELECT {', '.join(f'c.{n} AS {n}' for n in names)}, COUNT(*) AS s FROM ({chosen}) AS q"
+        counted += f" GROUP BY {', '.join(str(i + 1) for i in range(len(names)))}"
+        if len(self.measures) == 1:
+            return f"WITH person AS MATERIALIZED ({person}) {counted}"
+        on = " AND ".join(f"a.{name} = b.{name}" for name in names)
+        count = sum(m.cells for m in self.measures if not isinstance(m, Selected))
+        cells = ", ".join(f"a.c{i}" for i in range(count))
+        columns = ", ".join([*names, *(f"c{i}" for i in range(count))])
+        return (
+            f"{ctes}, totals({columns}) AS ({totals}), counted AS ({counted})"
+            f" SELECT {', '.join(f'a.{n}' for n in names)}, COALESCE(b.s, 0), {cells}"
+            f" FROM totals AS a LEFT JOIN counted AS b ON {on}"
+        )
+
+    # Measures -----------------------------------------------------------------------------------------
+
+    def cells(self, measure: Measure) -> list[str]:
+        """What the rows of one person (or all rows) come to in one group, before any bounding."""
+        match measure:
+            case Moments():
+                return self._moments(measure)
+            case Sum(value, clamp):
+                total = self.pieces.name(f"SUM({self.on_grid(value, clamp)})")
+                return [f"COALESCE({total}, {integer(0, 'HUGEINT')})"]
+            case People(value):
+                return [f"{self._seen(value)} * {measure.whole}"]
+            case Spread() | Kinds():
+                return [f"{self.pieces.name('COUNT(*)')} * {measure.whole}"]
+        raise AssertionError("it has a query of its own")
+
+    def bounded(self, measure: Measure, cells: list[str]) -> list[str]:
+        """The cells of one person; a sum stays within the 63 bits that the scaling can multiply.
+
+        What is cut off here is beyond every cap, and still is when it is cut: so it is scaled.
+        """
+        if not isinstance(measure, Sum):
+            return cells
+        low, high = integer(-2 * CAP, "HUGEINT"), integer(2 * CAP, "HUGEINT")
+        return [
+            f"CASE WHEN {cell} < {low} THEN {low} WHEN {cell} > {high} THEN {high} ELSE {cell} END"
+            for cell in cells
+        ]
+
+    def norm(self, measure: Measure) -> str:
+        """What a group adds to the norm of a person: rows, groups, or the total itself."""
+        match measure:
+            case Moments(values, _, _, nulls):
+                return self._count(() if nulls else values)
+            case People(value):
+                return self._seen(value)
+            case Spread() | Kinds():
+                return self.pieces.name("COUNT(*)")
+        return f"ABS({self.bounded(measure, self.cells(measure))[0]})"
+
+    def _seen(self, value: Scalar | None) -> str:
+        if value is None:
+            return "1"
+        return f"CASE WHEN {self._count((value,))} > 0 THEN 1 ELSE 0 END"
+
+    def _count(self, values: tuple[Scalar, ...]) -> str:
+        if not values:
+            return self.pieces.name("COUNT(*)")
+        if len(values) == 1:
+            return self.pieces.name(f"COUNT({self.there(values[0])})")
+        there = " AND ".join(f"({self.there(value)}) IS NOT NULL" for value in values)
+        return self.pieces.name(f"COUNT(CASE WHEN {there} THEN 1 END)")
+
+    def _moments(self, measure: Moments) -> list[str]:
+        """The Bernstein cells as whole combinations of power sums."""
+        count = self._count(measure.values)
+        missing = [f"({self._count(())} - {count}) * {measure.whole}"] if measure.nulls else []
+        if not measure.degree:
+            return [f"{count} * {measure.whole}", *missing]
+        steps = []
+        for i, (value, clamp) in enumerate(zip(measure.values, measure.clamps, strict=True)):
+            x = self.on_grid(value, clamp)
+            x = f"({x} - {clamp.least})" if clamp.least else x
+            others = [v for j, v in enumerate(measure.values) if j != i]
+            for other in others:
+                x = f"(CASE WHEN ({self.there(other)}) IS NOT NULL THEN {x} END)"
+            steps.append(x)
+        powers: dict[tuple[int, ...], str] = {}
+        for exponents in itertools.product(range(measure.degree + 1), repeat=len(steps)):
+            if not any(exponents):
+                powers[exponents] = f"CAST({count} AS HUGEINT)"
+                continue
+            factors = [
+                f"CAST({x} AS BIGINT)" if sum(exponents) > 1 else x
+                for x, e in zip(steps, exponents, strict=True)
+                for _ in range(e)
+            ]
+            total = self.pieces.name(f"SUM({' * '.join(factors)})")
+            powers[exponents] = f"COALESCE({total}, {integer(0, 'HUGEINT')})"
+        size, cells = measure.degree + 1, []
+        for cell in range(size ** len(steps)):
+            places = [cell // size**v % size for v in range(len(steps))]
+            terms = _bernstein(places, measure)
+            cells.append(" + ".join(f"{integer(c, 'HUGEINT')} * {powers[e]}" for e, c in terms.items() if c))
+        return [f"({cell})" for cell in cells] + missing
+
+
+def _unclamped(value: Scalar) -> Scalar:
+    return value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
+
+
+def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int]:
+    """A product of Bernstein polynomials, times width^degree each, by powers of the steps.
+
+    C(d, k) X^k (w - X)^(d - k) = sum over m of C(d, k) C(d - k, m) (-1)^m w^(d - k - m) X^(k + m).
+    """
+    found: dict[tuple[int, ...], int] = {(): 1}
+    d = measure.degree
+    for k, clamp in zip(places, measure.clamps, strict=True):
+        ones = {
+            k + m: math.comb(d, k) * math.comb(d - k, m) * (-1) ** m * clamp.width ** (d - k - m)
+            for m in range(d - k + 1)
+        }
+        found = {(*e, p): c * one for e, c in found.items() for p, one in ones.items()}
+    return found
+
+
+def _rows_in_full(measure: Measure) -> int:
+    """How many rows a person can have and certainly stay within the cap."""
+    if isinstance(measure, Sum):
+        largest = max(abs(measure.clamp.least), abs(measure.clamp.most), 1)
+        return measure.cap // largest
+    return _limit(measure)
+
+
+def _limit(measure: Measure) -> int:
+    """The norm up to which a person counts in full."""
+    match measure:
+        case Sum():
+            return measure.cap
+        case People(_, groups):
+            return groups
+        case Moments() | Spread() | Kinds():
+            assert measure.rows is not None
+            return measure.rows
+    raise AssertionError("it has a query of its own")
+
+
+def _scaled(value: str, norm: str, limit: int) -> str:
+    """The value, scaled so that all groups together keep to the cap; a norm of NULL is a light person's.
+
+    `//` truncates towards zero, so |scaled| <= |value| * limit / norm, and the sum over groups and cells is
+    at most the cap. The divisor is above the limit, hence at least 2; the product is taken in 128 bits.
+    """
+    return f"CASE WHEN {norm} > {limit} THEN {value} * {integer(limit, 'HUGEINT')} // {norm} ELSE {value} END"
+
+
+def _distinct(plan: Plan, measure: Distinct) -> str:
+    """How many different values there are in each group, of few pairs a person."""
+    query = _Query(plan, [measure])
+    value = query.scalar(measure.value)
+    query.rows.conditions.append(f"({value}) IS NOT NULL")
+    keys = [f"{key} AS p{i}" for i, key in enumerate(query.keys)]
+    names = [f"p{i}" for i in range(len(keys))]
+    group = f" GROUP BY {', '.join(names)}" if names else ""
+    if not plan.relation.by_person:
+        inner = f"SELECT {', '.join([*keys, f'{value} AS x'])}{query.from_rows(query.joins)}"
+        return f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])} FROM ({inner}) AS q{group}"
+    pairs = f"SELECT {', '.join([f'{query.rows.unit} AS u', *keys, f'{value} AS x'])}"
+    pairs += query.from_rows(query.joins)
+    pairs += f" GROUP BY {', '.join(str(i + 1) for i in range(2 + len(keys)))}"
+    struct = ", ".join(f"'{name}': {name}" for name in [*names, "x"])
+    ranked = f"{{'h': HASH({', '.join(['u', *names, 'x'])}), {struct}}}"
+    kept = f"SELECT UNNEST(MIN({ranked}, {measure.pairs})) AS c FROM ({pairs}) AS q GROUP BY u"
+    columns = ", ".join(f"c.{name} AS {name}" for name in [*names, "x"])
+    return (
+        f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])}"
+        f" FROM (SELECT {columns} FROM ({kept}) AS k) AS p{group}"
+    )
+
+
+class _Pieces:
+    """The distinct engine aggregates of a query: each computed once, whoever needs it."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def name(self, aggregate: str) -> str:
+        return "g." + self._names.setdefault(aggregate, f"a{len(self._names)}")
+
+    def printed(self) -> list[str]:
+        return [f"{aggregate} AS {name}" for aggregate, name in self._names.items()]
+
+
+def _usable(text: str, key: Scalar) -> str:
+    """A private key has a value, and one that can be stored and shown."""
+    there = f"({text}) IS NOT NULL"
+    return f"{there} AND LENGTH({text}) <= {LONGEST}" if key.domain.kind == "text" else there
+
+
+def _values(values: tuple[Value, ...], engine_type: str, name: str) -> str:
+    """The public keys as a table of (position, key): one typed list is planned faster than typed rows."""
+    keys = f"CAST([{', '.join(typed(value) for value in values)}] AS {engine_type}[])"
+    return f"(SELECT UNNEST(range({len(values)})) AS position, UNNEST({keys}) AS key) AS {name}"
+
+
+# Rows ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Rows:
+    """A relation as it stands after FROM and WHERE, and how to name its columns."""
+
+    source: str
+    conditions: list[str]
+    unit: str
+    columns: dict[int, Callable[[Field], str]]
+
+    def column(self, field: Field) -> str:
+        return self.columns[prefix(field)](field)
+
+
+def _needed(plan: Plan) -> set[Field]:
+    """Every column that anything in a plan uses."""
+    return set(itertools.chain.from_iterable(fields(each) for each in _scalars(plan)))
+
+
+def _scalars(plan: Plan) -> Iterator[Scalar]:
+    yield from (key.expression for key in plan.keys)
+    for measure in plan.measures:
+        if isinstance(measure, Moments):
+            yield from measure.values
+        elif not isinstance(measure, Selected) and measure.value is not None:
+            yield measure.value
+    yield from _within(plan.relation)
+
+
+def _within(relation: Relation) -> Iterator[Scalar]:
+    match relation:
+        case Where(inner, condition):
+            yield condition
+            yield from _within(inner)
+        case Join(_, left, right, on):
+            if on is not None:
+                yield on
+            yield from _within(left)
+            yield from _within(right)
+        case Among(inner, value, other, other_value):
+            yield from (each for each in (value, other_value) if each is not None)
+            yield from _within(inner)
+            yield from _within(other)
+        case Union(_, parts):
+            for inner, columns in parts:
+                yield from columns
+                yield from _within(inner)
+        case Fold(_, inner, by, folds):
+            yield from by
+            yield from (fold.value for fold in folds if fold.value is not None)
+            yield from _within(inner)
+
+
+def _rows(relation: Relation, needed: set[Field]) -> _Rows:
+    match relation:
+        case Scan():
+            return _scan(relation)
+        case Where(inner, condition):
+            rows = _rows(inner, needed)
+            rows.conditions.append(scalar_text(condition, rows.column))
+            return rows
+        case Join():
+            return _join(relation, needed)
+        case Among():
+            return _among(relation, needed)
+        case Union(number, parts, kinds):
+            selects = []
+            for inner, columns in parts:
+                rows = _rows(inner, needed)
+                printed = [
+                    f"CAST({scalar_text(column, rows.column)} AS {_wide(kind)}) AS c{i}"
+                    for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
+                ]
+                unit = [f"{rows.unit} AS u"] if rows.unit else []
+                selects.append(_select([*unit, *printed] or ["1 AS one"], rows))
+            return _derived(number, f"({' UNION ALL '.join(selects)})", relation.by_person, "c")
+        case Fold(number, inner, by, folds):
+            rows = _rows(inner, needed)
+            keys = [f"{scalar_text(each, rows.column)} AS k{i}" for i, each in enumerate(by)]
+            totals = [f"{_folded(each, rows)} AS c{i}" for i, each in enumerate(folds)]
+            select = _select([f"{rows.unit} AS u", *keys, *totals], rows)
+            group = ", ".join(str(i + 1) for i in range(1 + len(keys)))
+            return _derived(number, f"({select} GROUP BY {group})", True, "c")
+
+
+def _select(columns: list[str], rows: _Rows) -> str:
+    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
+    return f"SELECT {', '.join(columns)} FROM {rows.source}{where}"
+
+
+def _derived(number: int, text: str, by_person: bool, letter: str) -> _Rows:
+    """A subselect, whose columns are called u, k0, k1, ... and c0, c1, ..."""
+    name = f"t{number}"
+
+    def column(field: Field) -> str:
+        _, _, inner = field.name.partition(".")
+        if inner == "u" or inner.startswith("k"):
+            return _collated(f"{name}.{inner}", field)
+        return _collated(f"{name}.{letter}{inner}", field)
+
+    return _Rows(f"{text} AS {name}", [], f"{name}.u" if by_person else "", {number: column})
+
+
+def _collated(text: str, field: Field) -> str:
+    return f"{text} COLLATE C" if field.domain.kind == "text" else text
+
+
+def _scan(scan: Scan) -> _Rows:
+    name = f"t{scan.number}"
+    source, conditions, unit = f"{quoted(scan.table)} AS {name}", [], ""
+    if scan.owner is not None:
+        column = _key(name, scan.owner)
+        if scan.owner.table:
+            assert scan.owner.owner is not None
+            owners = _owners(scan.owner)
+            source += f" JOIN ({owners}) AS o{scan.number} ON {column} = o{scan.number}.k"
+            unit = f"o{scan.number}.u"
+        else:
+            unit = column
+            conditions.append(f"{unit} IS NOT NULL")
+
+    def text(field: Field) -> str:
+        _, _, inner = field.name.partition(".")
+        return unit if field.unit else field_text(f"{name}.{quoted(inner)}", field.domain.kind)
+
+    return _Rows(source, conditions, unit, {scan.number: text})
+
+
+def _key(name: str, owner: Owner) -> str:
+    return field_text(f"{name}.{quoted(owner.column)}", owner.kind)
+
+
+def _owners(owner: Owner) -> str:
+    """Whom each value of a referred column belongs to: every unit once."""
+    inner = owner.owner
+    assert inner is not None
+    key = field_text(f"f.{quoted(owner.key)}", owner.kind)
+    source, unit = f"{quoted(owner.table)} AS f", _key("f", inner)
+    if inner.table:
+        source += f" JOIN ({_owners(inner)}) AS g ON {unit} = g.k"
+        unit = "g.u"
+    known = f"{key} IS NOT NULL AND {unit} IS NOT NULL"
+    return f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {source} WHERE {known}"
+
+
+def _join(join: Join, needed: set[Field]) -> _Rows:
+    left, right = _rows(join.left, needed), _rows(join.right, needed)
+    if join.single:
+        return _single(join, left, right, needed)
+    if not _is_plain(join.right):
+        right = _wrapped(join, right, needed)
+    columns = {**left.columns, **right.columns}
+    rows = _Rows("", list(left.conditions), left.unit or right.unit, columns)
+    on = [f"{left.unit} = {right.unit}"] if left.unit and right.unit else []
+    on += right.conditions  # which partners there are; with LEFT JOIN this is not the same as WHERE
+    if join.on is not None:
+        on.append(scalar_text(join.on, rows.column))
+    word = "LEFT JOIN" if join.outer else "JOIN"
+    rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
+    return rows
+
+
+def _is_plain(relation: Relation) -> bool:
+    """Whether it is one table, which can stand in a join as it is."""
+    match relation:
+        case Scan(_, _, owner):
+            return owner is None or not owner.table
+        case Where(inner):
+            return _is_plain(inner)
+        case Union() | Fold():
+            return True
+    return False
+
+
+def _wrapped(join: Join, right: _Rows, needed: set[Field]) -> _Rows:
+    """The right side as a subselect."""
+    inside = numbers_of(join.right)
+    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
+    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    unit = [f"{right.unit} AS u"] if right.unit else []
+    select = _select([*unit, *(f"{right.column(f)} AS {names[f.name]}" for f in used)] or ["1 AS one"], right)
+    name = f"j{join.number}"
+
+    def column(field: Field) -> str:
+        return _collated(f"{name}.{names[field.name]}", field)
+
+    return _Rows(
+        f"({select}) AS {name}", [], f"{name}.u" if right.unit else "", dict.fromkeys(inside, column)
+    )
+
+
+def _single(join: Join, left: _Rows, right: _Rows, needed: set[Field]) -> _Rows:
+    """At most one partner for a row: the smallest, where the public table has several."""
+    inside = numbers_of(join.right)
+    assert join.on is not None
+    parts = parts_of(join.on)
+    keys: list[tuple[Scalar, Scalar]] = []  # of the left side, of the right one
+    for part in parts:
+        assert isinstance(part, Call)
+        a, b = part.arguments  # only equalities are let through
+        keys.append((a, b) if {prefix(f) for f in fields(b)} <= inside else (b, a))
+    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
+    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    kinds = [_common_type(a, b) for a, b in keys]
+    printed = [
+        f"CAST({scalar_text(b, right.column)} AS {kind}) AS k{i}"
+        for i, ((_, b), kind) in enumerate(zip(keys, kinds, strict=True))
+    ]
+    struct = ", ".join(f"'{names[f.name]}': {right.column(f)}" for f in used) or "'one': 1"
+    select = _select([*printed, f"MIN({{{struct}}}) AS m"], right)
+    select += f" GROUP BY {', '.join(str(i + 1) for i in range(len(printed)))}"
+    name = f"j{join.number}"
+
+    def column(field: Field) -> str:
+        return _collated(f"{name}.m.{names[field.name]}", field)
+
+    on = " AND ".join(
+        f"CAST({scalar_text(a, left.column)} AS {kind}) = {name}.k{i}"
+        for i, ((a, _), kind) in enumerate(zip(keys, kinds, strict=True))
+    )
+    word = "LEFT JOIN" if join.outer else "JOIN"
+    source = f"{left.source} {word} ({select}) AS {name} ON {on}"
+    return _Rows(source, list(left.conditions), "", {**left.columns, **dict.fromkeys(inside, column)})
+
+
+def _wide(kind: Kind) -> str:
+    """A type that holds every value a column of this kind can have, so that the cast is total."""
+    return "HUGEINT" if kind == "integer" else SQL_TYPE[kind]
+
+
+def _common_type(a: Scalar, b: Scalar) -> str:
+    kinds = {a.domain.kind, b.domain.kind}
+    return SQL_TYPE["number"] if len(kinds) > 1 else _wide(kinds.pop())
+
+
+def _among(among: Among, needed: set[Field]) -> _Rows:
+    rows, other = _rows(among.relation, needed), _rows(among.other, needed)
+    if among.value is None or among.other_value is None:
+        subject, listed_ = rows.unit, other.unit
+    else:
+        subject, listed_ = scalar_text(among.value, rows.column), scalar_text(among.other_value, other.column)
+        if among.value.domain.kind != among.other_value.domain.kind:
+            subject, listed_ = f"CAST({subject} AS DOUBLE)", f"CAST({listed_} AS DOUBLE)"
+    other.conditions.append(f"{listed_} IS NOT NULL")
+    word = "NOT IN" if among.negated else "IN"
+    rows.conditions.append(f"({subject} {word} ({_select([listed_], other)}))")
+    return rows
+
+
+def _folded(fold: Folded, rows: _Rows) -> str:
+    """One value made of the rows of one person: of integers, so that no order of rows matters."""
+    if fold.value is None:
+        return "COUNT(*)"
+    text, domain = scalar_text(fold.value, rows.column), fold.value.domain
+    match fold.function:
+        case "count":
+            return f"COUNT({text})"
+        case "distinct":
+            return f"COUNT(DISTINCT {text})"
+        case "min" | "max":
+            return f"{fold.function.upper()}({text})"
+        case "any":
+            return f"BOOL_OR({text})"
+        case "every":
+            return f"BOOL_AND({text})"
+    if domain.kind == "integer":
+        total, factor = f"SUM(CAST({text} AS BIGINT))", ""
+    else:
+        steps = f"{text} * {double(float(Fraction(2) ** domain.exponent))}"
+        total = f"SUM(CAST(FLOOR({steps}) AS BIGINT))"
+        factor = f" * {double(float(Fraction(2) ** -domain.exponent))}"
+    if fold.function == "avg":
+        return f"CAST({total} AS DOUBLE) / NULLIF(CAST(COUNT({text}) AS DOUBLE), 0e0){factor}"
+    return f"CAST({total} AS DOUBLE){factor}" if factor else total
+
+
+__all__ = ["PARTS", "Answer", "arrange", "texts"]

@@ -1,0 +1,149 @@
+"""Random questions: accepted or refused, never a crash, and no neighbour moves one further than it claims.
+
+The same fuzzer runs for hours at full size: `python -m tests.fuzz --seconds 36000 --full`. Here it is small,
+and its seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from tests.fuzz import FEATURES, Fuzzer, Query, Tally, World, mangled, queries, random_world, seeds, world
+from tests.neighbours import Neighbourhood
+from tests.support import POLICIES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = "20240615"
+CLINIC_COLUMNS = {
+    "patients": "pid BIGINT, born DATE, weight DECIMAL(12, 2), sex VARCHAR COLLATE NOCASE, city VARCHAR",
+    "visits": (
+        "patient INTEGER, visit_id BIGINT, age INTEGER, cost DOUBLE, debt HUGEINT, ward VARCHAR, "
+        "level SMALLINT, day DATE, seen TIMESTAMP, urgent BOOLEAN, note VARCHAR"
+    ),
+    "labs": "visit_id INTEGER, test VARCHAR, result FLOAT, taken TIMESTAMP",
+    "beds": "ward VARCHAR, width DOUBLE, bought DATE",
+    "wards": "ward VARCHAR, region VARCHAR, floors INTEGER",
+}
+ACCEPTED = 250  # questions of the clinic
+WORLDS, EACH = 5, 40  # and of policies nobody wrote
+
+
+def clinic() -> World:
+    text = (POLICIES / "clinic.toml").read_text(encoding="utf-8")
+    return world(text, CLINIC_COLUMNS, {("wards", "ward"): ("A", "B", "C")})
+
+
+@pytest.fixture(scope="module")
+def tally(tmp_path_factory: pytest.TempPathFactory) -> Tally:
+    """Everything that was asked, and what became of it."""
+    found, rng = Tally(), random.Random(SEED)
+    fuzzer = Fuzzer(SEED, clinic(), tmp_path_factory.mktemp("clinic"), found, most=5)
+    asked = queries(fuzzer.world.policy, rng)
+    for query in islice(asked, 3 * ACCEPTED):
+        fuzzer.ask(query)
+        if found.accepted == ACCEPTED:
+            break
+    for i in range(WORLDS):
+        name = f"{SEED}-{i}"
+        fuzzer = Fuzzer(name, random_world(name), tmp_path_factory.mktemp(name), found, most=4)
+        for query in islice(queries(fuzzer.world.policy, rng), EACH):
+            fuzzer.ask(query)
+    print(found.report())
+    return found
+
+
+@pytest.mark.slow
+def test_no_neighbour_moves_a_random_question_further_than_it_claims(tally: Tally) -> None:
+    assert not tally.found, tally.report()
+    assert tally.accepted >= ACCEPTED
+
+
+@pytest.mark.slow
+def test_everything_we_say_is_accepted_is_accepted_somewhere(tally: Tally) -> None:
+    assert [feature for feature in FEATURES if not tally.features[feature]] == [], tally.report()
+
+
+@pytest.mark.slow
+def test_hostile_text_is_refused_or_keeps_its_claims(tmp_path: Path) -> None:
+    found, rng = Tally(), random.Random(SEED)
+    fuzzer = Fuzzer(SEED, clinic(), tmp_path, found, most=2)
+    for seed in seeds(fuzzer.world.policy, rng):
+        fuzzer.ask(seed)
+    for query in islice(queries(fuzzer.world.policy, rng), 200):
+        fuzzer.ask(mangled(query, rng), 0)
+    assert not found.found, found.report()
+
+
+# The fuzzer itself -----------------------------------------------------------------------------------
+
+
+def test_the_grammar_writes_what_the_engine_understands() -> None:
+    understood, asked = 0, 0
+    for place in (clinic(), *(random_world(f"{SEED}-{i}") for i in range(WORLDS))):
+        connection = duckdb.connect()
+        connection.execute(
+            "CREATE MACRO width_bucket(x, a, b, n) AS CAST(FLOOR((x - a) * n / (b - a)) AS INTEGER)"
+        )
+        for name, columns in place.columns.items():
+            connection.execute(f'CREATE TABLE "{name}" ({columns})')
+        for query in islice(queries(place.policy, random.Random(SEED)), 60):
+            asked += 1
+            try:
+                connection.execute(query).fetchall()
+                understood += 1
+            except duckdb.Error:  # a hostile literal that fits no type
+                continue
+    assert understood >= 0.9 * asked
+
+
+def test_the_same_seed_writes_the_same_questions_about_the_same_policy() -> None:
+    one, other = random_world(SEED), random_world(SEED)
+    assert one.text == other.text
+    first, second = (list(islice(queries(w.policy, random.Random(1)), 50)) for w in (one, other))
+    assert first == second
+
+
+def test_a_query_knows_its_features_and_they_are_all_listed() -> None:
+    place = clinic()
+    used = {name for query in islice(queries(place.policy, random.Random(1)), 600) for name in query.features}
+    assert used == set(FEATURES)
+    assert Query("SELECT 1").features == frozenset()
+
+
+@pytest.mark.slow
+def test_members_of_a_star_differ_in_one_unit_only(tmp_path: Path) -> None:
+    """Whose rows they are is asked of the engine, with a query of this test: the rows of all others stay."""
+    place = clinic()
+    homes = Neighbourhood(tmp_path, place.policy, place.columns, 1, crowd=600, million=600, heavy=60)
+    people = [star for star in homes.stars if "visits" in star.tables]
+    assert len(people) == 4
+    owned = {
+        "patients": "SELECT pid AS u, t.* FROM {s}.patients AS t WHERE pid IS NOT NULL",
+        "visits": "SELECT patient AS u, t.* FROM {s}.visits AS t WHERE patient IS NOT NULL",
+        "labs": (
+            "SELECT o.u, t.* FROM {s}.labs AS t JOIN (SELECT DISTINCT patient AS u, visit_id FROM {s}.visits"
+            " WHERE patient IS NOT NULL) AS o USING (visit_id)"
+        ),
+    }
+    for star in people:
+        differs: set[tuple[str, str]] = set()
+        counts: dict[str, set[int]] = {table: set() for table in owned}
+        for member in star.members:
+            for table, sql in owned.items():
+                here, there = (f"({sql.format(s=m.schema)})" for m in (star.members[0], member))
+                for a, b in ((here, there), (there, here)):
+                    rows = homes.look(f"SELECT DISTINCT u FROM (FROM {a} EXCEPT ALL FROM {b})")
+                    differs |= {(str(u), member.schema) for (u,) in rows}
+                counts[table].add(homes.look(f"SELECT COUNT(*) FROM {there}")[0][0])
+        who = {unit for unit, _ in differs}
+        assert len(who) == 1, (star.words, who)
+        assert star.words.endswith(f"person '{who.pop()}'")
+        nobody = {member.schema for member in star.members if member.nobody}
+        assert not nobody & {schema for _, schema in differs}
+        assert all(len(each) > 2 for each in counts.values()), counts  # and they do differ
