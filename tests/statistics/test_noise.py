@@ -197,17 +197,18 @@ def test_the_error_of_counts_and_sums_is_the_law_s(policy: str, tmp_path: Path) 
     """From SQL to release, 300 times: the errors follow the noise that the ledger was charged for."""
     rows: list[Row] = [row for person in wild_table(random.Random(3), people=20).values() for row in person]
     db = opened(tmp_path, rows, policy)
-    sql = "SELECT floor_no, COUNT(*), SUM(cost) FROM visits GROUP BY floor_no"
+    sql = "SELECT floor_no, COUNT(*), SUM(cost), SUM(age) FROM visits GROUP BY floor_no"
     question = db.sql(sql, epsilon="0.5")
     exact = answer(question)
     db.ledger.kept = lambda *_, **__: None  # type: ignore[method-assign]  # draw anew each time
+    assert len(exact) == 2  # of cost and of age, each with its counts
     errors: list[list[int]] = [[], []]
     receipts = set()
     for _ in range(300):
         db.ledger.data_changed()  # a new version, hence a new draw
         release = db.sql(sql, epsilon="0.5").release()
         for measure, (true, drawn) in enumerate(zip(exact, release.drawn, strict=True)):
-            errors[measure] += [b - a for a, b in zip(true, drawn, strict=True)]
+            errors[measure] += [int(b) - a for a, b in zip(true, drawn, strict=True)]
         receipts.add(release.receipt.number)
     assert len(receipts) == 300
     assert db.budget.spent.amount == 300 * question.price.amount

@@ -23,6 +23,7 @@ from sfumato.budget.composition import zcdp
 from sfumato.curator.calibrate import calibrate
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee
+from sfumato.queries.plan import Moments
 from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
@@ -143,13 +144,16 @@ def test_an_absurd_epsilon_is_refused_by_name(tmp_path: Path, epsilon: object) -
 # Calibration -----------------------------------------------------------------------------------------
 
 
+COUNT = Moments((), (), 0, False, None)
+
+
 def distances(l1: int | Fraction) -> Distances:
     return Distances(Distance(l1=Fraction(l1)), Distance(l1=Fraction(2 * l1)))
 
 
 def test_calibrate_splits_the_price_evenly_and_exactly() -> None:
-    query = calibrate((distances(1), distances(10), distances(7)), Guarantee.parse("0.1"))
-    assert [step.mechanism.noise for step in query.columns] == [
+    query = calibrate((COUNT,) * 3, (distances(1), distances(10), distances(7)), Guarantee.parse("0.1"))
+    assert [step.mechanism.noise for step in query.steps] == [
         Geometric(scale=Fraction(scale)).noise for scale in (30, 300, 210)
     ]
     assert query.guarantee() == Guarantee.parse("0.1")
@@ -165,8 +169,8 @@ def test_the_price_of_an_average_is_split_so_that_its_error_is_smallest(
     both = tuple(
         Distances(Distance(l0=1, linf=Fraction(1)), Distance(l0=1, linf=Fraction(1))) for _ in range(2)
     )
-    query = calibrate(both, price, (((0, Fraction(1)), (1, weight)),))
-    bounds = [step.bound() for step in query.columns]
+    query = calibrate((COUNT, COUNT), both, price, (((0, Fraction(1)), (1, weight)),))
+    bounds = [step.bound() for step in query.steps]
     first, second = ((each.epsilon if price.rho is None else each.rho) or Fraction(0) for each in bounds)
     power = 2 / 3 if price.rho is None else 1
     assert float(second / first) == pytest.approx(float(weight) ** power, rel=0.01)
@@ -187,8 +191,8 @@ def test_an_average_alone_is_as_good_as_beside_what_it_is_made_of(tmp_path: Path
 
 def test_an_awkward_scale_is_rounded_up_never_down() -> None:
     share = Guarantee.parse("0.123456789012")
-    query = calibrate((distances(987_654_321_987_654_321),), share)
-    (step,) = query.columns
+    query = calibrate((COUNT,), (distances(987_654_321_987_654_321),), share)
+    (step,) = query.steps
     assert isinstance(step.mechanism, Geometric)
     exact = Fraction(987_654_321_987_654_321) / share.amount
     assert exact <= step.mechanism.scale <= exact * Fraction(10001, 10000)
@@ -265,10 +269,11 @@ def test_explain_derives_distances_line_by_line(tmp_path: Path) -> None:
     text = " ".join(repr(db.sql(BY_WARD, epsilon="0.3").explain()).split())
     for said in (
         "a unit's presence: epsilon 0.3; its values: epsilon 0.6",
-        "each age is clamped to [0, 120]",
-        "60, the middle of the bounds, is taken off each",
+        "age is clamped to [0, 120] and floored to steps of 1",
+        "each row adds 1 in all to 3 cells, which together tell the count, the sum",
+        "so one unit moves all cells together by at most 4 when it comes or goes, and by at most 8 when",
         "whoever has more than 4 rows is scaled down in proportion, to weigh 4 rows in all",
-        "geometric noise, 95% of it within",
+        "geometric noise in each of 3 cells, 95% of it within",
         "for a group of 1,000 rows",
         "No row was read and nothing was spent.",
     ):
@@ -406,7 +411,7 @@ def counts(db: sf.Database, count: int, epsilon: str = "0.01") -> list[sf.Questi
 
 
 def kinds(question: sf.Question) -> set[str]:
-    return {step.mechanism.name for step in question.query.columns}
+    return {step.mechanism.name for step in question.query.steps}
 
 
 def test_a_budget_of_rho_takes_gaussian_noise_and_adds_rhos_up(tmp_path: Path) -> None:
@@ -484,7 +489,7 @@ def test_with_a_delta_many_columns_take_gaussian_noise_that_is_narrower(tmp_path
     approximate = db.sql(sql, epsilon="0.1", delta="1e-7")
     assert (kinds(pure), kinds(approximate)) == ({"geometric"}, {"gaussian"})
     spread = [
-        [step.mechanism.noise.window(Fraction(1, 20))[-1] for step in question.query.columns]
+        [step.mechanism.noise.window(Fraction(1, 20))[-1] for step in question.query.steps]
         for question in (pure, approximate)
     ]
     assert all(narrow < wide for wide, narrow in zip(*spread, strict=True))
@@ -547,9 +552,9 @@ def test_each_release_of_a_batch_is_about_its_own_question(tmp_path: Path) -> No
         ]
         for column, drawn in zip(true, release.drawn, strict=True):
             half = max(
-                step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.columns
+                step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.steps
             )
-            assert all(abs(y - x) <= half for x, y in zip(column, drawn, strict=True))
+            assert all(abs(int(y) - x) <= half for x, y in zip(column, drawn, strict=True))
     assert releases[2].rows()[0]["n"] == pytest.approx(0, abs=1)
 
 

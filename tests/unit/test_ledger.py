@@ -39,10 +39,13 @@ from sfumato.mechanisms import (
     Gaussian,
     Geometric,
     Guarantee,
+    Modes,
     NoisyMax,
     OnGrid,
+    Partition,
     PermuteAndFlip,
     Private,
+    Quantiles,
     RandomizedResponse,
     Renormalised,
     SmoothMedian,
@@ -1336,6 +1339,18 @@ def test_every_mechanism_that_has_a_name_can_be_stored_and_read_back() -> None:
         assert record.write(record.read(text)) == text
 
 
+def test_the_names_of_chosen_groups_are_kept_beside_numbers(place: Place) -> None:
+    """A draw holds integers, or the names of what was chosen: each comes back as what it was."""
+    drawn = (('["A", 7]', '["12"]', '["é"]'), (3, -(10**40), 0), ())
+    book = place.open()
+    receipt = book.charge(spend("0.5"), "key")
+    assert book.keep(receipt, Secret.of(lambda: drawn)) == drawn
+    kept = place.open().kept("key", spend("0.5"))
+    assert kept is not None
+    assert kept.drawn == drawn
+    assert [[type(y) for y in vector] for vector in kept.drawn] == [[str] * 3, [int] * 3, []]
+
+
 def test_a_form_stored_before_there_was_monotone_keeps_its_text_and_its_meaning() -> None:
     old = (
         '{"steps":[{"mechanism":{"name":"geometric","scale":"10"},"presence":{"l0":1,"l1":"1",'
@@ -1396,6 +1411,7 @@ def test_a_price_in_epsilon_has_no_room_for_a_delta(file: Place) -> None:
     far = Distance(l0=1, linf=Fraction(1))
     for kind in (
         Gaussian(sigma_squared=HALF),
+        Partition(epsilon=HALF, delta=HALF / 1000),
         SmoothMedian(epsilon=HALF, delta=HALF / 1000, low=0, high=9, size=4),
     ):
         with pytest.raises(InvalidParameter, match="no pure bound"):

@@ -92,13 +92,14 @@ class Errors:
 
     noises: tuple[Line | None, ...]
     measures: tuple[Measure, ...]
+    times: int = 1  # how many groups were added up
 
     @classmethod
-    def of(cls, plan: Plan, query: Query) -> Errors:
-        """The noise that a query adds to the measures of a plan."""
+    def of(cls, plan: Plan, query: Query, times: int = 1) -> Errors:
+        """The noise that a query adds to the measures of a plan, in the sum of so many groups."""
         mechanisms = [step.mechanism for step in query.steps]
         noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)
-        return cls(noises, plan.measures)
+        return cls(noises, plan.measures, times)
 
     def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
@@ -228,16 +229,16 @@ class Errors:
             assert noise is not None
             if weight:
                 terms.append((abs(weight), noise))
-        union = self._union(terms, tail)
-        if len(terms) < 2:
+        union = self._union(terms * self.times, tail)
+        if len(terms) * self.times < 2:
             return union
         terms.sort(key=lambda term: -term[0])
         (a, first), *others = terms
         ranges = [around(float(b / a)) for b, _ in others]
-        if len(others) == 1:
+        if len(others) == 1 and self.times == 1:
             return min(Fraction(_pair(first, others[0][1], tail, *ranges[0])) * a, union)
         laws = ((first, 1.0), *((noise, high) for (_, noise), (_, high) in zip(others, ranges, strict=True)))
-        return min(Fraction(_several(laws, tail)) * a, union)
+        return min(Fraction(_several(laws, self.times, tail)) * a, union)
 
     def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
         share = tail / max(len(terms), 1)
@@ -454,13 +455,14 @@ def _typical(measure: Measure) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _several(laws: tuple[tuple[Line, float], ...], tail: Fraction) -> float:
-    """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws.
+def _several(laws: tuple[tuple[Line, float], ...], times: int, tail: Fraction) -> float:
+    """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws, each drawn so many times.
 
     Each law is summed into blocks of one common width, every block moved to its upper end, which only makes
     large sums more likely; then the blocks are convolved. What the windows leave out is added.
     """
-    windows = [noise.window(tail / (1 << 12))[-1] * weight for noise, weight in laws]
+    spared = tail / (1 << 12) / times
+    windows = [noise.window(spared)[-1] * weight for noise, weight in laws]
     width = max(2 * max(windows) / GRID, 1e-300)
     total: NDArray[np.float64] = np.ones(1)
     start = 0
@@ -471,12 +473,26 @@ def _several(laws: tuple[tuple[Line, float], ...], tail: Fraction) -> float:
         masses = np.maximum(beyond[:-1] - beyond[1:], 0.0)  # of (edge, next edge], moved to the next edge
         total = np.convolve(total, masses)
         start += first + 1
-    rest = float(tail) / (1 << 12) * len(laws)
+    total, start = _repeated(total, start, times)
+    rest = float(spared) * times * len(laws)
     upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
     room = (float(tail) - 2 * rest) / 2
     within = np.flatnonzero(upper <= room)
     cells = int(within[0]) if len(within) else len(upper)
     return max((start + cells) * width, 0.0)
+
+
+def _repeated(masses: NDArray[np.float64], start: int, times: int) -> tuple[NDArray[np.float64], int]:
+    """The sum of so many independent draws, by doubling."""
+    found: NDArray[np.float64] = np.ones(1)
+    first, power, power_start = 0, masses, start
+    while times:
+        if times % 2:
+            found, first = np.convolve(found, power), first + power_start
+        times //= 2
+        if times:
+            power, power_start = np.convolve(power, power), 2 * power_start
+    return found, first
 
 
 @lru_cache(maxsize=4096)

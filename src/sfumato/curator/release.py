@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Kind, Value
 
 TINY = 1e-200  # a narrower interval counts as a point
+SHARP = 1e-12  # or one that is no wider than this part of its number: floats know no better
 DIGITS = 100  # a shown number is rounded to less than this part of its interval
 LEVEL = "0.95"
 SEEN = 16  # letters of a head that are shown
@@ -84,21 +85,24 @@ class Release:
 
     # Numbers ------------------------------------------------------------------------------------------
 
-    def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell]]:
+    def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell | None]]:
         """Every row with unrounded cells, ordered and limited as asked."""
         tail = 1 - _level(level)
-        groups, vectors = self._groups(), self._vectors()
+        groups, vectors, times = self._rolled(self._groups(), self._vectors())
         if self.plan.selects:
             tail /= max(len(groups), 1)  # rows picked by noisy values: all intervals must hold at once
         errors = Errors.of(self.plan, self.query)
 
-        def column(expression: Expression) -> Callable[[int], Value | Cell]:
+        def column(expression: Expression) -> Callable[[int], Value | Cell | None]:
             if isinstance(expression, KeyOf):
                 return lambda g: groups[g][expression.index]
             if is_label(expression):
                 return lambda g: self._label(expression, vectors[g])
-            ends = errors.reader(expression, tail)
-            return lambda g: Cell(errors.value(expression, vectors[g]), *ends(vectors[g]))
+            readers = {
+                count: Errors.of(self.plan, self.query, count).reader(expression, tail)
+                for count in set(times)
+            }
+            return lambda g: Cell(errors.value(expression, vectors[g]), *readers[times[g]](vectors[g]))
 
         columns = {output.name: column(output.expression) for output in self.plan.outputs}
         shown = self._shown(errors, groups, vectors)
@@ -122,6 +126,23 @@ class Release:
             )
             for g in range(count)
         ]
+
+    def _rolled(
+        self, groups: tuple[tuple[Value, ...], ...], vectors: list[tuple[tuple[int, ...], ...]]
+    ) -> tuple[tuple[tuple[Value | None, ...], ...], list[tuple[tuple[int, ...], ...]], list[int]]:
+        """The groups with their totals, and how many groups each is made of: what is released adds up."""
+        if not self.plan.sets:
+            return groups, vectors, [1] * len(groups)
+        found: dict[tuple[Value | None, ...], list[tuple[tuple[int, ...], ...]]] = {}
+        for kept in self.plan.sets:
+            for group, vector in zip(groups, vectors, strict=True):
+                label = tuple(value if i in kept else None for i, value in enumerate(group))
+                found.setdefault(label, []).append(vector)
+        totals = [
+            tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*each, strict=True))
+            for each in found.values()
+        ]
+        return tuple(found), totals, [len(each) for each in found.values()]
 
     def _label(self, expression: Expression, vector: tuple[tuple[int, ...], ...]) -> Value:
         assert isinstance(expression, Chosen)
@@ -238,7 +259,7 @@ class Release:
             for output in self.plan.outputs:
                 name = output.name
                 if is_label(output.expression):
-                    line.append(str(row[name]))
+                    line.append("(all)" if row[name] is None else str(row[name]))
                     continue
                 ends = ("", "_low", "_high")
                 value, low, high = (show.number(row[name + end], decimals[name]) for end in ends)
@@ -268,7 +289,7 @@ class Release:
     def _shown(
         self,
         errors: Errors,
-        groups: tuple[tuple[Value, ...], ...],
+        groups: tuple[tuple[Value | None, ...], ...],
         vectors: list[tuple[tuple[int, ...], ...]],
     ) -> list[int]:
         """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
@@ -282,7 +303,9 @@ class Release:
                     g: groups[g][index] if index >= 0 else self._label(expression, vectors[g])
                     for g in indices
                 }
-                indices.sort(key=labels.__getitem__, reverse=descending)
+                known = [g for g in indices if labels[g] is not None]
+                known.sort(key=labels.__getitem__, reverse=descending)
+                indices = known + [g for g in indices if labels[g] is None]
                 continue
             values = {g: errors.value(expression, vectors[g]) for g in indices}
             known = [g for g in indices if values[g] is not None]
@@ -290,7 +313,7 @@ class Release:
             indices = known + [g for g in indices if values[g] is None]
         return indices if self.plan.limit is None else indices[: self.plan.limit]
 
-    def _decimals(self, table: list[dict[str, Value | Cell]]) -> dict[str, int]:
+    def _decimals(self, table: list[dict[str, Value | Cell | None]]) -> dict[str, int]:
         """How many decimals each column shows: enough for a hundredth of its narrowest interval."""
         found: dict[str, int] = {}
         for output in self.plan.outputs:
@@ -299,7 +322,11 @@ class Release:
             if all(value.denominator == 1 for value in values):
                 found[output.name] = 0
                 continue
-            widths = [cell.high - cell.low for cell in cells if TINY < cell.high - cell.low < math.inf]
+            widths = [
+                cell.high - cell.low
+                for cell in cells
+                if max(TINY, SHARP * abs(cell.high)) < cell.high - cell.low < math.inf
+            ]
             # a column without noise has no width to go by: show up to twelve decimals of it
             wanted = math.ceil(-math.log10(min(widths) / DIGITS)) if widths else 12
             enough = next((d for d in range(13) if all((v * 10**d).denominator == 1 for v in values)), 99)

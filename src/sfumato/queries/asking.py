@@ -30,10 +30,12 @@ from sfumato.queries.plan import (
     Having,
     Key,
     KeyOf,
+    Moments,
     Number,
     Output,
     Plan,
     Selected,
+    Sum,
 )
 from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
 from sfumato.queries.relations import Where
@@ -108,7 +110,7 @@ class _Asking:
         if relation.public:
             told = "the query asks only about public tables"
             text.refuse(select["from_"], told, "They need no noise: read them from the source directly.")
-        self.keys = self.read_keys(relation)
+        self.keys, sets = self.read_keys(relation)
         private = any(key.values is None for key in self.keys)
         size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
         if size > MOST_GROUPS:
@@ -127,6 +129,7 @@ class _Asking:
             keys=self.keys,
             measures=self.rewriting.measures,
             outputs=outputs,
+            sets=self.checked(sets),
             having=self.having(),
             order=self.order(outputs),
             limit=self.limit(),
@@ -145,17 +148,23 @@ class _Asking:
 
     # Groups -------------------------------------------------------------------------------------------
 
-    def read_keys(self, relation: Relation) -> tuple[Key, ...]:
+    def read_keys(self, relation: Relation) -> tuple[tuple[Key, ...], tuple[tuple[int, ...], ...]]:
+        """The keys, and by which sets of them totals are shown."""
         group = self.select.get("group")
         if group is None:
-            return ()
+            return (), ()
         self.text.allow(group)
         conditions = parts_of(relation.condition) if isinstance(relation, Where) else ()
         keys: list[Key] = []
-        for node in group.nodes():
-            if node.kind in ("Rollup", "Cube"):
-                advice = "GROUP BY the key columns, and add up what is released: that is free."
-                self.text.refuse(node, f"{node.kind.upper()} is not supported", advice)
+        plain = group.nodes()
+        rolled = next((node for node in plain if node.kind in ("Rollup", "Cube")), None)
+        if rolled is not None:
+            self.text.allow(rolled)
+            if len(plain) > 1:
+                told = f"{rolled.kind.upper()} stands beside other keys"
+                self.text.refuse(rolled, told, f"Put all keys into it: {rolled.kind.upper()}(a, b).")
+            plain = rolled.nodes()
+        for node in plain:
             target = grouped(node, self.select.nodes(), self.text, self.scope)
             if any(each.kind in AGGREGATES for each in target.walk()):
                 self.text.refuse(target, "GROUP BY takes no aggregate", "Group by columns of the rows.")
@@ -164,7 +173,21 @@ class _Asking:
             if any(repr(key.expression) == repr(other.expression) for other in keys):
                 self.text.refuse(target, "this is grouped by twice", "Name it once.")
             keys.append(key)
-        return tuple(keys)
+        return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
+
+    def checked(self, sets: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        """Totals are sums of what is released for the groups: of some measures there are none."""
+        if sets:
+            group = self.select["group"]
+            if any(key.values is None for key in self.keys):
+                told = "totals over private groups would leave out those that are not shown"
+                self.text.refuse(group, told, "Ask for the totals as a question of their own.")
+            if not all(isinstance(m, (Moments, Sum)) for m in self.rewriting.measures):
+                told = "persons, different values, quantiles and modes of groups do not add up"
+                self.text.refuse(
+                    group, told, "Use COUNT, SUM, AVG or VARIANCE, or leave ROLLUP and CUBE out."
+                )
+        return sets
 
     def read_key(self, found: Scalar, node: Node, conditions: tuple[Scalar, ...]) -> Key:
         if isinstance(found, Field) and found.unit:
@@ -467,6 +490,17 @@ class _Asking:
         ):
             self.text.refuse(number, "LIMIT takes a whole number", "Write for example: LIMIT 10")
         return int(number.text())
+
+
+def _sets(kind: str, count: int) -> tuple[tuple[int, ...], ...]:
+    """The sets of keys of ROLLUP and CUBE, from all keys to none."""
+    if kind == "Rollup":
+        return tuple(tuple(range(size)) for size in range(count, -1, -1))
+    if kind == "Cube":
+        return tuple(
+            kept for size in range(count, -1, -1) for kept in itertools.combinations(range(count), size)
+        )
+    return ()
 
 
 def _is_aggregate(node: Node) -> bool:

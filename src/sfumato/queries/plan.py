@@ -404,6 +404,7 @@ class Plan:
     keys: tuple[Key, ...]
     measures: tuple[Measure, ...]
     outputs: tuple[Output, ...]
+    sets: tuple[tuple[int, ...], ...] = ()  # of keys, by which totals are shown; none: all keys
     having: Having | None = None
     order: tuple[tuple[Expression, bool], ...] = ()  # (what, descending)
     limit: int | None = None
@@ -438,7 +439,8 @@ class Plan:
     def selects(self) -> bool:
         """Whether which rows are shown depends on released numbers."""
         by_value = any(not isinstance(expression, KeyOf) for expression, _ in self.order)
-        cut = self.limit is not None and (self.private_keys or self.limit < self.size)
+        many = self.private_keys or bool(self.sets)
+        cut = self.limit is not None and (many or self.limit < self.size)
         return self.having is not None or (by_value and cut)
 
 

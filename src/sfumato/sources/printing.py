@@ -16,13 +16,11 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.queries.expressions import Call, fields, parts_of
+from sfumato.queries.expressions import Call
 from sfumato.queries.plan import (
     CAP,
-    PARTS,
     Distinct,
     Kinds,
     Measure,
@@ -33,27 +31,15 @@ from sfumato.queries.plan import (
     Spread,
     Sum,
 )
-from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
-from sfumato.queries.rows import numbers_of
-from sfumato.sources.dialect import (
-    SQL_TYPE,
-    double,
-    field_text,
-    integer,
-    listed,
-    on_grid,
-    quoted,
-    scalar_text,
-    typed,
-)
+from sfumato.sources.dialect import SQL_TYPE, integer, listed, on_grid, scalar_text, typed
+from sfumato.sources.tables import is_plain, needed_by, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp
-    from sfumato.queries.policy import Kind, Value
-    from sfumato.queries.relations import Folded, Owner
+    from sfumato.queries.policy import Value
 
 LONGEST = 1000  # characters of a private key
 
@@ -124,7 +110,7 @@ class _Query:
 
     def __init__(self, plan: Plan, measures: list[Measure]) -> None:
         self.plan, self.measures = plan, measures
-        self.rows = _rows(plan.relation, _needed(plan))
+        self.rows = rows_of(plan.relation, needed_by(plan))
         self.pieces = _Pieces()
         self.raw: list[str] = []  # what is grouped by
         self.lists: dict[int, str] = {}  # and for which of it there are public values
@@ -196,8 +182,11 @@ class _Query:
 
     def by_person(self) -> str:
         """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""
-        by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds)) for m in self.measures)
-        return self.split() if by_row and self.raw and _is_plain(self.plan.relation) else self.persons()
+        by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds, Selected)) for m in self.measures)
+        one_key = all(m.groups == 1 for m in self.measures if isinstance(m, Selected))
+        counts = all(isinstance(m, Moments) and not m.degree for m in self.measures)
+        is_split = by_row and one_key and is_plain(self.plan.relation) and (self.raw or not counts)
+        return self.split() if is_split else self.persons()
 
     def split(self) -> str:
         """Add up all rows by group; then for the few heavy people, what scaling them changes.
@@ -205,50 +194,82 @@ class _Query:
         A person with at most as many rows as weigh in full in every measure cannot be beyond any cap, so
         only those who have more are looked at one by one. The integers are those of `persons`.
         """
-        few = min(_rows_in_full(measure) for measure in self.measures)
-        unit, count = self.rows.unit, len(self.raw)
-        cells = [self.cells(measure) for measure in self.measures]
-        bounded = [self.bounded(measure, each) for measure, each in zip(self.measures, cells, strict=True)]
-        norms = [self.norm(measure) for measure in self.measures]
-        keys = [f"{raw} AS k{i}" for i, raw in enumerate(self.raw)]
-        names = [f"k{i}" for i in range(count)]
-        pieces = self.pieces.printed()
-        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING COUNT(*) > {few}"
-        person = (
-            f"SELECT {', '.join([f'{unit} AS u', *keys, *pieces])}"
-            f"{self.from_rows('', f'{unit} IN (SELECT u FROM heavy)')}"
-            f" GROUP BY {', '.join(str(i + 1) for i in range(1 + count))}"
-        )
-        columns = [f"{norm} AS n{i}" for i, norm in enumerate(norms)]
-        for i, (each, kept) in enumerate(zip(cells, bounded, strict=True)):
+        measures = [m for m in self.measures if not isinstance(m, Selected)]
+        few = min(_rows_in_full(measure) for measure in measures)
+        unit, names = self.rows.unit, [f"k{i}" for i in range(len(self.raw))]
+        cells = [self.cells(measure) for measure in measures]
+        columns = [f"{self.norm(measure)} AS n{i}" for i, measure in enumerate(measures)]
+        for i, (measure, each) in enumerate(zip(measures, cells, strict=True)):
             columns += [f"{cell} AS n{i}c{c}" for c, cell in enumerate(each)]
-            columns += [f"{cell} AS n{i}b{c}" for c, cell in enumerate(kept)]
-        seen = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({person}) AS g"
-        seen += self.joined("g.{}", names)
-        limits = [_limit(measure) for measure in self.measures]
-        sums = [f"SUM(n{i}) AS m{i}" for i in range(len(norms))]
+            columns += [f"{cell} AS n{i}b{c}" for c, cell in enumerate(self.bounded(measure, each))]
+        keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
+        everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('')}{_by(len(keys))}"
+        one_by_one = (
+            f"SELECT {', '.join([f'{unit} AS u', *keys, *self.pieces.printed()])}"
+            f"{self.from_rows('', f'{unit} IN (SELECT u FROM heavy)')}{_by(1 + len(keys))}"
+        )
+        person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({one_by_one}) AS g"
+        person += self.joined("g.{}", names)
+        limits = [_limit(measure) for measure in measures]
         beyond = " OR ".join(f"SUM(n{i}) > {limit}" for i, limit in enumerate(limits))
-        norm = f"SELECT u, {', '.join(sums)} FROM person GROUP BY u HAVING {beyond}"
+        sums = ", ".join(f"SUM(n{i}) AS m{i}" for i in range(len(limits)))
+        norm = f"SELECT u, {sums} FROM person GROUP BY u HAVING {beyond}"
         changes = [
             f"{_scaled(f'n{i}b{c}', f'm{i}', limits[i])} - n{i}c{c}"
             for i, each in enumerate(cells)
             for c in range(len(each))
         ]
-        everybody = f"SELECT {', '.join([*keys, *pieces])}{self.from_rows('')}"
-        everybody += f" GROUP BY {', '.join(str(i + 1) for i in range(count))}"
         totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(itertools.chain(*cells))]
-        added = [f"SUM(c{j})" for j in range(len(totals))]
-        positions = [f"v{i}.position" if i in self.lists else f"r.k{i}" for i in range(count)]
-        shown = self.shown([f"p{i}" for i in range(count)])
-        grouped = [f"{position} AS p{i}" for i, position in enumerate(positions)]
+        bounded = f"person AS MATERIALIZED ({person}), norm AS ({norm})"
+        if len(measures) < len(self.measures):
+            return self._split_selected(everybody, few, bounded, totals, changes)
+        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING COUNT(*) > {few}"
+        places = [f"v{i}.position" if i in self.lists else f"r.{name}" for i, name in enumerate(names)]
+        grouped = [f"{place} AS p{i}" for i, place in enumerate(places)]
+        added = [f"COALESCE(SUM(c{j}), 0)" for j in range(len(totals))]
+        shown = self.shown([f"p{i}" for i in range(len(names))])
         return (
-            f"WITH heavy AS MATERIALIZED ({heavy}), person AS MATERIALIZED ({seen}), norm AS ({norm}),"
+            f"WITH heavy AS MATERIALIZED ({heavy}), {bounded},"
             f" r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
             f" SELECT {', '.join([*names, *changes])} FROM person JOIN norm USING (u)),"
             f" q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(len(totals)))])}"
             f" FROM r{self.joined('r.{}', names)})"
             f" SELECT {', '.join([*shown, *added])} FROM q"
-            f" GROUP BY {', '.join(f'p{i}' for i in range(count))}"
+            + (f" GROUP BY {', '.join(f'p{i}' for i in range(len(names)))}" if names else "")
+        )
+
+    def _split_selected(
+        self, everybody: str, few: int, bounded: str, totals: list[str], changes: list[str]
+    ) -> str:
+        """The same where the groups are private, with the number of persons who count for each.
+
+        A person counts for the group with the smallest hash of person and group; where the first half of two
+        hashes is the same, for the group that sorts first. Other people's groups only change by which number
+        a group is called in between, not which of two comes first.
+        """
+        unit, names = self.rows.unit, [f"k{i}" for i in range(len(self.raw))]
+        on = " AND ".join(f"({raw}) = every.{name}" for raw, name in zip(self.raw, names, strict=True))
+        high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
+        masked = f"(HASH({', '.join([unit, *self.raw])}) & CAST({high} AS UBIGINT))"
+        chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT)"
+        code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
+        every = f"SELECT *, {code} FROM ({everybody}) AS g"
+        who = (
+            f"SELECT {unit} AS u, COUNT(*) AS m, {chosen} AS code"
+            f"{self.from_rows(f' JOIN every ON {on}')} GROUP BY 1"
+        )
+        same = " AND ".join(f"person.{name} = every.{name}" for name in names)
+        cells = [f"c{j}" for j in range(len(totals))]
+        return (
+            f"WITH every AS MATERIALIZED ({every}), who AS MATERIALIZED ({who}),"
+            f" heavy AS (SELECT u FROM who WHERE m > {few}), {bounded},"
+            f" r AS (SELECT code, 0 AS s, {', '.join(totals)} FROM every AS g UNION ALL"
+            f" SELECT code, 0, {', '.join(changes)} FROM person JOIN norm USING (u) JOIN every ON {same}"
+            f" UNION ALL SELECT code, COUNT(*), {', '.join('0' for _ in cells)} FROM who GROUP BY code),"
+            f" q AS (SELECT code, SUM(s) AS s, {', '.join(f'SUM({cell}) AS {cell}' for cell in cells)}"
+            f" FROM r GROUP BY code)"
+            f" SELECT {', '.join([*(f'every.{name}' for name in names), 'q.s', *(f'q.{c}' for c in cells)])}"
+            f" FROM q JOIN every USING (code)"
         )
 
     def persons(self) -> str:
@@ -407,6 +428,11 @@ class _Query:
         return [f"({cell})" for cell in cells] + missing
 
 
+def _by(count: int) -> str:
+    """GROUP BY the first columns."""
+    return f" GROUP BY {', '.join(str(i + 1) for i in range(count))}" if count else ""
+
+
 def _unclamped(value: Scalar) -> Scalar:
     return value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
 
@@ -504,284 +530,3 @@ def _values(values: tuple[Value, ...], engine_type: str, name: str) -> str:
     """The public keys as a table of (position, key): one typed list is planned faster than typed rows."""
     keys = f"CAST([{', '.join(typed(value) for value in values)}] AS {engine_type}[])"
     return f"(SELECT UNNEST(range({len(values)})) AS position, UNNEST({keys}) AS key) AS {name}"
-
-
-# Rows ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Rows:
-    """A relation as it stands after FROM and WHERE, and how to name its columns."""
-
-    source: str
-    conditions: list[str]
-    unit: str
-    columns: dict[int, Callable[[Field], str]]
-
-    def column(self, field: Field) -> str:
-        return self.columns[prefix(field)](field)
-
-
-def _needed(plan: Plan) -> set[Field]:
-    """Every column that anything in a plan uses."""
-    return set(itertools.chain.from_iterable(fields(each) for each in _scalars(plan)))
-
-
-def _scalars(plan: Plan) -> Iterator[Scalar]:
-    yield from (key.expression for key in plan.keys)
-    for measure in plan.measures:
-        if isinstance(measure, Moments):
-            yield from measure.values
-        elif not isinstance(measure, Selected) and measure.value is not None:
-            yield measure.value
-    yield from _within(plan.relation)
-
-
-def _within(relation: Relation) -> Iterator[Scalar]:
-    match relation:
-        case Where(inner, condition):
-            yield condition
-            yield from _within(inner)
-        case Join(_, left, right, on):
-            if on is not None:
-                yield on
-            yield from _within(left)
-            yield from _within(right)
-        case Among(inner, value, other, other_value):
-            yield from (each for each in (value, other_value) if each is not None)
-            yield from _within(inner)
-            yield from _within(other)
-        case Union(_, parts):
-            for inner, columns in parts:
-                yield from columns
-                yield from _within(inner)
-        case Fold(_, inner, by, folds):
-            yield from by
-            yield from (fold.value for fold in folds if fold.value is not None)
-            yield from _within(inner)
-
-
-def _rows(relation: Relation, needed: set[Field]) -> _Rows:
-    match relation:
-        case Scan():
-            return _scan(relation)
-        case Where(inner, condition):
-            rows = _rows(inner, needed)
-            rows.conditions.append(scalar_text(condition, rows.column))
-            return rows
-        case Join():
-            return _join(relation, needed)
-        case Among():
-            return _among(relation, needed)
-        case Union(number, parts, kinds):
-            selects = []
-            for inner, columns in parts:
-                rows = _rows(inner, needed)
-                printed = [
-                    f"CAST({scalar_text(column, rows.column)} AS {_wide(kind)}) AS c{i}"
-                    for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
-                ]
-                unit = [f"{rows.unit} AS u"] if rows.unit else []
-                selects.append(_select([*unit, *printed] or ["1 AS one"], rows))
-            return _derived(number, f"({' UNION ALL '.join(selects)})", relation.by_person, "c")
-        case Fold(number, inner, by, folds):
-            rows = _rows(inner, needed)
-            keys = [f"{scalar_text(each, rows.column)} AS k{i}" for i, each in enumerate(by)]
-            totals = [f"{_folded(each, rows)} AS c{i}" for i, each in enumerate(folds)]
-            select = _select([f"{rows.unit} AS u", *keys, *totals], rows)
-            group = ", ".join(str(i + 1) for i in range(1 + len(keys)))
-            return _derived(number, f"({select} GROUP BY {group})", True, "c")
-
-
-def _select(columns: list[str], rows: _Rows) -> str:
-    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
-    return f"SELECT {', '.join(columns)} FROM {rows.source}{where}"
-
-
-def _derived(number: int, text: str, by_person: bool, letter: str) -> _Rows:
-    """A subselect, whose columns are called u, k0, k1, ... and c0, c1, ..."""
-    name = f"t{number}"
-
-    def column(field: Field) -> str:
-        _, _, inner = field.name.partition(".")
-        if inner == "u" or inner.startswith("k"):
-            return _collated(f"{name}.{inner}", field)
-        return _collated(f"{name}.{letter}{inner}", field)
-
-    return _Rows(f"{text} AS {name}", [], f"{name}.u" if by_person else "", {number: column})
-
-
-def _collated(text: str, field: Field) -> str:
-    return f"{text} COLLATE C" if field.domain.kind == "text" else text
-
-
-def _scan(scan: Scan) -> _Rows:
-    name = f"t{scan.number}"
-    source, conditions, unit = f"{quoted(scan.table)} AS {name}", [], ""
-    if scan.owner is not None:
-        column = _key(name, scan.owner)
-        if scan.owner.table:
-            assert scan.owner.owner is not None
-            owners = _owners(scan.owner)
-            source += f" JOIN ({owners}) AS o{scan.number} ON {column} = o{scan.number}.k"
-            unit = f"o{scan.number}.u"
-        else:
-            unit = column
-            conditions.append(f"{unit} IS NOT NULL")
-
-    def text(field: Field) -> str:
-        _, _, inner = field.name.partition(".")
-        return unit if field.unit else field_text(f"{name}.{quoted(inner)}", field.domain.kind)
-
-    return _Rows(source, conditions, unit, {scan.number: text})
-
-
-def _key(name: str, owner: Owner) -> str:
-    return field_text(f"{name}.{quoted(owner.column)}", owner.kind)
-
-
-def _owners(owner: Owner) -> str:
-    """Whom each value of a referred column belongs to: every unit once."""
-    inner = owner.owner
-    assert inner is not None
-    key = field_text(f"f.{quoted(owner.key)}", owner.kind)
-    source, unit = f"{quoted(owner.table)} AS f", _key("f", inner)
-    if inner.table:
-        source += f" JOIN ({_owners(inner)}) AS g ON {unit} = g.k"
-        unit = "g.u"
-    known = f"{key} IS NOT NULL AND {unit} IS NOT NULL"
-    return f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {source} WHERE {known}"
-
-
-def _join(join: Join, needed: set[Field]) -> _Rows:
-    left, right = _rows(join.left, needed), _rows(join.right, needed)
-    if join.single:
-        return _single(join, left, right, needed)
-    if not _is_plain(join.right):
-        right = _wrapped(join, right, needed)
-    columns = {**left.columns, **right.columns}
-    rows = _Rows("", list(left.conditions), left.unit or right.unit, columns)
-    on = [f"{left.unit} = {right.unit}"] if left.unit and right.unit else []
-    on += right.conditions  # which partners there are; with LEFT JOIN this is not the same as WHERE
-    if join.on is not None:
-        on.append(scalar_text(join.on, rows.column))
-    word = "LEFT JOIN" if join.outer else "JOIN"
-    rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
-    return rows
-
-
-def _is_plain(relation: Relation) -> bool:
-    """Whether it is one table, which can stand in a join as it is."""
-    match relation:
-        case Scan(_, _, owner):
-            return owner is None or not owner.table
-        case Where(inner):
-            return _is_plain(inner)
-        case Union() | Fold():
-            return True
-    return False
-
-
-def _wrapped(join: Join, right: _Rows, needed: set[Field]) -> _Rows:
-    """The right side as a subselect."""
-    inside = numbers_of(join.right)
-    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
-    names = {field.name: f"c{i}" for i, field in enumerate(used)}
-    unit = [f"{right.unit} AS u"] if right.unit else []
-    select = _select([*unit, *(f"{right.column(f)} AS {names[f.name]}" for f in used)] or ["1 AS one"], right)
-    name = f"j{join.number}"
-
-    def column(field: Field) -> str:
-        return _collated(f"{name}.{names[field.name]}", field)
-
-    return _Rows(
-        f"({select}) AS {name}", [], f"{name}.u" if right.unit else "", dict.fromkeys(inside, column)
-    )
-
-
-def _single(join: Join, left: _Rows, right: _Rows, needed: set[Field]) -> _Rows:
-    """At most one partner for a row: the smallest, where the public table has several."""
-    inside = numbers_of(join.right)
-    assert join.on is not None
-    parts = parts_of(join.on)
-    keys: list[tuple[Scalar, Scalar]] = []  # of the left side, of the right one
-    for part in parts:
-        assert isinstance(part, Call)
-        a, b = part.arguments  # only equalities are let through
-        keys.append((a, b) if {prefix(f) for f in fields(b)} <= inside else (b, a))
-    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
-    names = {field.name: f"c{i}" for i, field in enumerate(used)}
-    kinds = [_common_type(a, b) for a, b in keys]
-    printed = [
-        f"CAST({scalar_text(b, right.column)} AS {kind}) AS k{i}"
-        for i, ((_, b), kind) in enumerate(zip(keys, kinds, strict=True))
-    ]
-    struct = ", ".join(f"'{names[f.name]}': {right.column(f)}" for f in used) or "'one': 1"
-    select = _select([*printed, f"MIN({{{struct}}}) AS m"], right)
-    select += f" GROUP BY {', '.join(str(i + 1) for i in range(len(printed)))}"
-    name = f"j{join.number}"
-
-    def column(field: Field) -> str:
-        return _collated(f"{name}.m.{names[field.name]}", field)
-
-    on = " AND ".join(
-        f"CAST({scalar_text(a, left.column)} AS {kind}) = {name}.k{i}"
-        for i, ((a, _), kind) in enumerate(zip(keys, kinds, strict=True))
-    )
-    word = "LEFT JOIN" if join.outer else "JOIN"
-    source = f"{left.source} {word} ({select}) AS {name} ON {on}"
-    return _Rows(source, list(left.conditions), "", {**left.columns, **dict.fromkeys(inside, column)})
-
-
-def _wide(kind: Kind) -> str:
-    """A type that holds every value a column of this kind can have, so that the cast is total."""
-    return "HUGEINT" if kind == "integer" else SQL_TYPE[kind]
-
-
-def _common_type(a: Scalar, b: Scalar) -> str:
-    kinds = {a.domain.kind, b.domain.kind}
-    return SQL_TYPE["number"] if len(kinds) > 1 else _wide(kinds.pop())
-
-
-def _among(among: Among, needed: set[Field]) -> _Rows:
-    rows, other = _rows(among.relation, needed), _rows(among.other, needed)
-    if among.value is None or among.other_value is None:
-        subject, listed_ = rows.unit, other.unit
-    else:
-        subject, listed_ = scalar_text(among.value, rows.column), scalar_text(among.other_value, other.column)
-        if among.value.domain.kind != among.other_value.domain.kind:
-            subject, listed_ = f"CAST({subject} AS DOUBLE)", f"CAST({listed_} AS DOUBLE)"
-    other.conditions.append(f"{listed_} IS NOT NULL")
-    word = "NOT IN" if among.negated else "IN"
-    rows.conditions.append(f"({subject} {word} ({_select([listed_], other)}))")
-    return rows
-
-
-def _folded(fold: Folded, rows: _Rows) -> str:
-    """One value made of the rows of one person: of integers, so that no order of rows matters."""
-    if fold.value is None:
-        return "COUNT(*)"
-    text, domain = scalar_text(fold.value, rows.column), fold.value.domain
-    match fold.function:
-        case "count":
-            return f"COUNT({text})"
-        case "distinct":
-            return f"COUNT(DISTINCT {text})"
-        case "min" | "max":
-            return f"{fold.function.upper()}({text})"
-        case "any":
-            return f"BOOL_OR({text})"
-        case "every":
-            return f"BOOL_AND({text})"
-    if domain.kind == "integer":
-        total, factor = f"SUM(CAST({text} AS BIGINT))", ""
-    else:
-        steps = f"{text} * {double(float(Fraction(2) ** domain.exponent))}"
-        total = f"SUM(CAST(FLOOR({steps}) AS BIGINT))"
-        factor = f" * {double(float(Fraction(2) ** -domain.exponent))}"
-    if fold.function == "avg":
-        return f"CAST({total} AS DOUBLE) / NULLIF(CAST(COUNT({text}) AS DOUBLE), 0e0){factor}"
-    return f"CAST({total} AS DOUBLE){factor}" if factor else total
-
-
-__all__ = ["PARTS", "Answer", "arrange", "texts"]

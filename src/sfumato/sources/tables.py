@@ -1,0 +1,299 @@
+"""Relations as they stand after FROM and WHERE, and how to name their columns.
+
+Each row belongs to one unit, as `queries.relations` proves; here that is enforced. Rows without a unit are
+dropped, a join of two tables of people is always on the unit as well, and nothing depends on the order of
+rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.queries.expressions import Call, fields, parts_of
+from sfumato.queries.plan import Moments, Plan, Selected
+from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
+from sfumato.queries.rows import numbers_of
+from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.policy import Kind
+    from sfumato.queries.relations import Folded, Owner
+
+
+@dataclass(slots=True)
+class Rows:
+    """A relation as it stands after FROM and WHERE, and how to name its columns."""
+
+    source: str
+    conditions: list[str]
+    unit: str
+    columns: dict[int, Callable[[Field], str]]
+
+    def column(self, field: Field) -> str:
+        return self.columns[prefix(field)](field)
+
+
+def needed_by(plan: Plan) -> set[Field]:
+    """Every column that anything in a plan uses."""
+    return set(itertools.chain.from_iterable(fields(each) for each in _scalars(plan)))
+
+
+def _scalars(plan: Plan) -> Iterator[Scalar]:
+    yield from (key.expression for key in plan.keys)
+    for measure in plan.measures:
+        if isinstance(measure, Moments):
+            yield from measure.values
+        elif not isinstance(measure, Selected) and measure.value is not None:
+            yield measure.value
+    yield from _within(plan.relation)
+
+
+def _within(relation: Relation) -> Iterator[Scalar]:
+    match relation:
+        case Where(inner, condition):
+            yield condition
+            yield from _within(inner)
+        case Join(_, left, right, on):
+            if on is not None:
+                yield on
+            yield from _within(left)
+            yield from _within(right)
+        case Among(inner, value, other, other_value):
+            yield from (each for each in (value, other_value) if each is not None)
+            yield from _within(inner)
+            yield from _within(other)
+        case Union(_, parts):
+            for inner, columns in parts:
+                yield from columns
+                yield from _within(inner)
+        case Fold(_, inner, by, folds):
+            yield from by
+            yield from (fold.value for fold in folds if fold.value is not None)
+            yield from _within(inner)
+
+
+def rows_of(relation: Relation, needed: set[Field]) -> Rows:
+    match relation:
+        case Scan():
+            return _scan(relation)
+        case Where(inner, condition):
+            rows = rows_of(inner, needed)
+            rows.conditions.append(scalar_text(condition, rows.column))
+            return rows
+        case Join():
+            return _join(relation, needed)
+        case Among():
+            return _among(relation, needed)
+        case Union(number, parts, kinds):
+            selects = []
+            for inner, columns in parts:
+                rows = rows_of(inner, needed)
+                printed = [
+                    f"CAST({scalar_text(column, rows.column)} AS {_wide(kind)}) AS c{i}"
+                    for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
+                ]
+                unit = [f"{rows.unit} AS u"] if rows.unit else []
+                selects.append(_select([*unit, *printed] or ["1 AS one"], rows))
+            return _derived(number, f"({' UNION ALL '.join(selects)})", relation.by_person, "c")
+        case Fold(number, inner, by, folds):
+            rows = rows_of(inner, needed)
+            keys = [f"{scalar_text(each, rows.column)} AS k{i}" for i, each in enumerate(by)]
+            totals = [f"{_folded(each, rows)} AS c{i}" for i, each in enumerate(folds)]
+            select = _select([f"{rows.unit} AS u", *keys, *totals], rows)
+            group = ", ".join(str(i + 1) for i in range(1 + len(keys)))
+            return _derived(number, f"({select} GROUP BY {group})", True, "c")
+
+
+def _select(columns: list[str], rows: Rows) -> str:
+    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
+    return f"SELECT {', '.join(columns)} FROM {rows.source}{where}"
+
+
+def _derived(number: int, text: str, by_person: bool, letter: str) -> Rows:
+    """A subselect, whose columns are called u, k0, k1, ... and c0, c1, ..."""
+    name = f"t{number}"
+
+    def column(field: Field) -> str:
+        _, _, inner = field.name.partition(".")
+        if inner == "u" or inner.startswith("k"):
+            return _collated(f"{name}.{inner}", field)
+        return _collated(f"{name}.{letter}{inner}", field)
+
+    return Rows(f"{text} AS {name}", [], f"{name}.u" if by_person else "", {number: column})
+
+
+def _collated(text: str, field: Field) -> str:
+    return f"{text} COLLATE C" if field.domain.kind == "text" else text
+
+
+def _scan(scan: Scan) -> Rows:
+    name = f"t{scan.number}"
+    source, conditions, unit = f"{quoted(scan.table)} AS {name}", [], ""
+    if scan.owner is not None:
+        column = _key(name, scan.owner)
+        if scan.owner.table:
+            assert scan.owner.owner is not None
+            owners = _owners(scan.owner)
+            source += f" JOIN ({owners}) AS o{scan.number} ON {column} = o{scan.number}.k"
+            unit = f"o{scan.number}.u"
+        else:
+            unit = column
+            conditions.append(f"{unit} IS NOT NULL")
+
+    def text(field: Field) -> str:
+        _, _, inner = field.name.partition(".")
+        return unit if field.unit else field_text(f"{name}.{quoted(inner)}", field.domain.kind)
+
+    return Rows(source, conditions, unit, {scan.number: text})
+
+
+def _key(name: str, owner: Owner) -> str:
+    return field_text(f"{name}.{quoted(owner.column)}", owner.kind)
+
+
+def _owners(owner: Owner) -> str:
+    """Whom each value of a referred column belongs to: every unit once."""
+    inner = owner.owner
+    assert inner is not None
+    key = field_text(f"f.{quoted(owner.key)}", owner.kind)
+    source, unit = f"{quoted(owner.table)} AS f", _key("f", inner)
+    if inner.table:
+        source += f" JOIN ({_owners(inner)}) AS g ON {unit} = g.k"
+        unit = "g.u"
+    known = f"{key} IS NOT NULL AND {unit} IS NOT NULL"
+    return f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {source} WHERE {known}"
+
+
+def _join(join: Join, needed: set[Field]) -> Rows:
+    left, right = rows_of(join.left, needed), rows_of(join.right, needed)
+    if join.single:
+        return _single(join, left, right, needed)
+    if not is_plain(join.right):
+        right = _wrapped(join, right, needed)
+    columns = {**left.columns, **right.columns}
+    rows = Rows("", list(left.conditions), left.unit or right.unit, columns)
+    on = [f"{left.unit} = {right.unit}"] if left.unit and right.unit else []
+    on += right.conditions  # which partners there are; with LEFT JOIN this is not the same as WHERE
+    if join.on is not None:
+        on.append(scalar_text(join.on, rows.column))
+    word = "LEFT JOIN" if join.outer else "JOIN"
+    rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
+    return rows
+
+
+def is_plain(relation: Relation) -> bool:
+    """Whether it is one table, which can stand in a join as it is."""
+    match relation:
+        case Scan(_, _, owner):
+            return owner is None or not owner.table
+        case Where(inner):
+            return is_plain(inner)
+        case Union() | Fold():
+            return True
+    return False
+
+
+def _wrapped(join: Join, right: Rows, needed: set[Field]) -> Rows:
+    """The right side as a subselect."""
+    inside = numbers_of(join.right)
+    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
+    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    unit = [f"{right.unit} AS u"] if right.unit else []
+    select = _select([*unit, *(f"{right.column(f)} AS {names[f.name]}" for f in used)] or ["1 AS one"], right)
+    name = f"j{join.number}"
+
+    def column(field: Field) -> str:
+        return _collated(f"{name}.{names[field.name]}", field)
+
+    return Rows(f"({select}) AS {name}", [], f"{name}.u" if right.unit else "", dict.fromkeys(inside, column))
+
+
+def _single(join: Join, left: Rows, right: Rows, needed: set[Field]) -> Rows:
+    """At most one partner for a row: the smallest, where the public table has several."""
+    inside = numbers_of(join.right)
+    assert join.on is not None
+    parts = parts_of(join.on)
+    keys: list[tuple[Scalar, Scalar]] = []  # of the left side, of the right one
+    for part in parts:
+        assert isinstance(part, Call)
+        a, b = part.arguments  # only equalities are let through
+        keys.append((a, b) if {prefix(f) for f in fields(b)} <= inside else (b, a))
+    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
+    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    kinds = [_common_type(a, b) for a, b in keys]
+    printed = [
+        f"CAST({scalar_text(b, right.column)} AS {kind}) AS k{i}"
+        for i, ((_, b), kind) in enumerate(zip(keys, kinds, strict=True))
+    ]
+    struct = ", ".join(f"'{names[f.name]}': {right.column(f)}" for f in used) or "'one': 1"
+    select = _select([*printed, f"MIN({{{struct}}}) AS m"], right)
+    select += f" GROUP BY {', '.join(str(i + 1) for i in range(len(printed)))}"
+    name = f"j{join.number}"
+
+    def column(field: Field) -> str:
+        return _collated(f"{name}.m.{names[field.name]}", field)
+
+    on = " AND ".join(
+        f"CAST({scalar_text(a, left.column)} AS {kind}) = {name}.k{i}"
+        for i, ((a, _), kind) in enumerate(zip(keys, kinds, strict=True))
+    )
+    word = "LEFT JOIN" if join.outer else "JOIN"
+    source = f"{left.source} {word} ({select}) AS {name} ON {on}"
+    return Rows(source, list(left.conditions), "", {**left.columns, **dict.fromkeys(inside, column)})
+
+
+def _wide(kind: Kind) -> str:
+    """A type that holds every value a column of this kind can have, so that the cast is total."""
+    return "HUGEINT" if kind == "integer" else SQL_TYPE[kind]
+
+
+def _common_type(a: Scalar, b: Scalar) -> str:
+    kinds = {a.domain.kind, b.domain.kind}
+    return SQL_TYPE["number"] if len(kinds) > 1 else _wide(kinds.pop())
+
+
+def _among(among: Among, needed: set[Field]) -> Rows:
+    rows, other = rows_of(among.relation, needed), rows_of(among.other, needed)
+    if among.value is None or among.other_value is None:
+        subject, listed_ = rows.unit, other.unit
+    else:
+        subject, listed_ = scalar_text(among.value, rows.column), scalar_text(among.other_value, other.column)
+        if among.value.domain.kind != among.other_value.domain.kind:
+            subject, listed_ = f"CAST({subject} AS DOUBLE)", f"CAST({listed_} AS DOUBLE)"
+    other.conditions.append(f"{listed_} IS NOT NULL")
+    word = "NOT IN" if among.negated else "IN"
+    rows.conditions.append(f"({subject} {word} ({_select([listed_], other)}))")
+    return rows
+
+
+def _folded(fold: Folded, rows: Rows) -> str:
+    """One value made of the rows of one person: of integers, so that no order of rows matters."""
+    if fold.value is None:
+        return "COUNT(*)"
+    text, domain = scalar_text(fold.value, rows.column), fold.value.domain
+    match fold.function:
+        case "count":
+            return f"COUNT({text})"
+        case "distinct":
+            return f"COUNT(DISTINCT {text})"
+        case "min" | "max":
+            return f"{fold.function.upper()}({text})"
+        case "any":
+            return f"BOOL_OR({text})"
+        case "every":
+            return f"BOOL_AND({text})"
+    if domain.kind == "integer":
+        total, factor = f"SUM(CAST({text} AS BIGINT))", ""
+    else:
+        steps = f"{text} * {double(float(Fraction(2) ** domain.exponent))}"
+        total = f"SUM(CAST(FLOOR({steps}) AS BIGINT))"
+        factor = f" * {double(float(Fraction(2) ** -domain.exponent))}"
+    if fold.function == "avg":
+        return f"CAST({total} AS DOUBLE) / NULLIF(CAST(COUNT({text}) AS DOUBLE), 0e0){factor}"
+    return f"CAST({total} AS DOUBLE){factor}" if factor else total
