@@ -674,6 +674,7 @@ class Grammar:
                     ("QUARTER", 1, 4),
                     ("MONTH", 1, 12),
                     ("DAY", 1, 31),
+                    ("WEEK", 1, 53),
                     ("DOW", 0, 6),
                     ("HOUR", 0, 23),
                 ]
@@ -1301,9 +1302,17 @@ class Fuzzer:
     """One world, its neighbours, and everything asked of it."""
 
     def __init__(
-        self, name: str, place: World, folder: Path, tally: Tally, *, most: int = 8, full: bool = False
+        self,
+        name: str,
+        place: World,
+        folder: Path,
+        tally: Tally,
+        *,
+        most: int = 8,  # databases of a star that a question is asked of
+        stars: int = 4,
+        full: bool = False,  # crowds large enough for several threads
     ) -> None:
-        self.name, self.world, self.tally, self.most = name, place, tally, most
+        self.name, self.world, self.tally, self.most, self.stars = name, place, tally, most, stars
         size = (130_000, 100_000, 2_000) if full else (600, 600, 120)
         self.homes = Neighbourhood(
             folder,
@@ -1335,7 +1344,7 @@ class Fuzzer:
         tally.features.update(sql.features)
         if most != 0:
             try:
-                self.homes.check(sql, most or self.most)
+                self.homes.check(sql, most or self.most, self.stars)
             except Exception as error:
                 told = str(error) if isinstance(error, AssertionError) else traceback.format_exc(limit=-6)
                 cause = "" if error.__cause__ is None else f"\nbecause {error.__cause__!r}"
@@ -1384,7 +1393,7 @@ def main() -> int:
             place = random_world(name)
             fuzzer = Fuzzer(name, place, Path(folder), tally, most=given.most, full=given.full)
             if given.sql:
-                fuzzer.most = sys.maxsize
+                fuzzer.most = fuzzer.stars = sys.maxsize
                 fuzzer.ask(Query(given.sql))
                 break
             fuzzer.explore(random.Random(f"ask {name}"), given.each, end)

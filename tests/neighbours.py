@@ -555,24 +555,29 @@ class Neighbourhood:
         """What SQL of ours finds in the file; schemas are written out."""
         return self._source._cursor().execute(sql).fetchall()
 
-    def check(self, sql: str, most: int | None = None) -> Report:
+    def check(self, sql: str, most: int | None = None, stars: int | None = None) -> Report:
         """Ask everywhere and compare all neighbours with what the plan claims.
 
-        With `most`, ask only so many databases of each star; which ones depends on the text of the query.
+        With `most`, ask only so many databases of a star, and with `stars`, only so many of them; which ones
+        depends on the text of the query.
         """
         plan = parse(sql, self.policy)
-        return self.check_plan(plan, derive(plan), sql, most)
+        return self.check_plan(plan, derive(plan), sql, most, stars)
 
     def check_plan(
-        self, plan: Plan, derivations: Sequence[Derivation], sql: str, most: int | None = None
+        self,
+        plan: Plan,
+        derivations: Sequence[Derivation],
+        sql: str,
+        most: int | None = None,
+        stars: int | None = None,
     ) -> Report:
         """The same for a plan and claims that come from elsewhere."""
         moves: dict[tuple[int, Towards, Norm], Furthest] = {}
-        read = plan.tables
-        for star in self.stars:
-            if read.isdisjoint(star.tables):
-                continue
-            star = star.sample(most, f"{self.seed} {star.words} {sql}")
+        touched = [star for star in self.stars if not plan.tables.isdisjoint(star.tables)]
+        if stars is not None and stars < len(touched):
+            touched = random.Random(f"{self.seed} {sql}").sample(touched, stars)
+        for star in (each.sample(most, f"{self.seed} {each.words} {sql}") for each in touched):
             found = {member.schema: self._ask(plan, member, star, sql) for member in star.members}
             answers = self._aligned(found, plan, star, sql)
             for one, other, towards in star.pairs():
@@ -581,7 +586,7 @@ class Neighbourhood:
                 for i, (derivation, a, b) in enumerate(zip(derivations, here, there, strict=True)):
                     claimed = NOTHING if towards == "nobody" else derivation.distances.towards(towards)
                     self._compare(moves, sql, i, towards, claimed, a, b, by)
-        assert moves, f"no neighbours differ in {', '.join(sorted(read))}\n{sql}"
+        assert moves, f"no neighbours differ in {', '.join(sorted(plan.tables))}\n{sql}"
         return Report(sql, plan, tuple(moves.values()))
 
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:

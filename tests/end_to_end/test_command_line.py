@@ -64,7 +64,7 @@ def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
     sql = "SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward"
     explained = run("explain", "clinic.toml", sql, "-e", "0.6", "--engine-sql", folder=clinic).stdout
     assert "No row was read and nothing was spent." in explained
-    assert "WITH person AS MATERIALIZED" in explained
+    assert re.search(r"SELECT .* FROM \"visits\" AS t0", explained)
     told = run("sql", "clinic.toml", sql, "-e", "0.6", folder=clinic).stdout
     assert re.search(r"ward +n +95% interval +mean +95% interval", told)
     assert re.search(

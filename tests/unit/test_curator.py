@@ -483,7 +483,7 @@ def test_with_a_delta_a_count_keeps_geometric_noise_and_its_delta(tmp_path: Path
 
 def test_with_a_delta_many_columns_take_gaussian_noise_that_is_narrower(tmp_path: Path) -> None:
     db = sf.open(counting(tmp_path, 'epsilon = "1"\ndelta = "1e-6"'))
-    columns = ", ".join(f"COUNT({name})" for name in ("pid", "age", "cost", "temp", "paid", "ward", "day"))
+    columns = ", ".join(f"COUNT(*) FILTER (WHERE age > {age})" for age in range(0, 100, 5))
     sql = f"SELECT floor_no, {columns}, SUM(age), SUM(cost), SUM(temp) FROM visits GROUP BY floor_no"
     pure = db.sql(sql, epsilon="0.1")
     approximate = db.sql(sql, epsilon="0.1", delta="1e-7")
@@ -499,6 +499,94 @@ def test_with_a_delta_many_columns_take_gaussian_noise_that_is_narrower(tmp_path
     assert approximate.explain().as_dict()["delta"] == "0.0000001"
     with pytest.raises(sf.BudgetExceeded, match="delta"):
         db.sql(sql + " ORDER BY floor_no", epsilon="0.2", delta="0.00000095").release()
+
+
+def test_aggregates_of_one_value_are_one_measure_and_cost_what_one_costs(tmp_path: Path) -> None:
+    """COUNT, SUM, AVG and VARIANCE of a column come from one vector: nothing is split among them."""
+    db = opened(tmp_path, [])
+    few = db.sql("SELECT AVG(age) FROM visits", epsilon="0.1")
+    many = db.sql("SELECT COUNT(*), COUNT(age), SUM(age), AVG(age) FROM visits", epsilon="0.1")
+    most = db.sql("SELECT VARIANCE(age), STDDEV(age), AVG(age), COUNT(age) FROM visits", epsilon="0.1")
+    for question in (few, many, most):
+        assert len(question.plan.measures) == 1
+        (step,) = question.query.steps
+        assert step.bound().epsilon == Fraction(1, 10)
+        assert step.distances.presence.l1 == question.plan.measures[0].cap
+
+
+def test_what_only_having_looks_at_is_measured_as_well_as_what_is_shown(tmp_path: Path) -> None:
+    db = opened(tmp_path, [])
+    shown, hidden = (
+        db.sql(f"SELECT ward, SUM(cost) AS s{more}", epsilon=1)
+        for more in (
+            ", COUNT(DISTINCT pid) AS n FROM visits GROUP BY ward",
+            " FROM visits GROUP BY ward HAVING COUNT(DISTINCT pid) > 5",
+        )
+    )
+    assert shown.plan.measures == hidden.plan.measures
+    for alike, less in zip(shown.query.steps, hidden.query.steps, strict=True):
+        open_, closed = alike.bound().epsilon, less.bound().epsilon
+        assert open_ is not None
+        assert closed is not None
+        assert closed >= open_ / 2
+
+
+# Private groups --------------------------------------------------------------------------------------
+
+BY_NOTE = "SELECT note, COUNT(*) AS n FROM visits GROUP BY note"
+
+
+def noted(*counts: tuple[str, int], rows: int = 1) -> list[Row]:
+    """Rows in which so many people have each note."""
+    people = [note for note, count in counts for _ in range(count)]
+    return [
+        (person, 40, 1.0, 36.6, "1.00", 7, "A", 1, "2024-01-01", None, True, note)
+        for person, note in enumerate(people)
+        for _ in range(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "price"), [('epsilon = "1"', {"epsilon": "0.5"}), ('rho = "1"', {"rho": "0.5"})]
+)
+def test_private_groups_without_a_delta_are_refused_for_free(
+    tmp_path: Path, budget: str, price: dict[str, str]
+) -> None:
+    db = sf.open(counting(tmp_path, budget), coins=NoCoins())
+    with pytest.raises(sf.QueryRefused, match=r"the values of note are private.*let the owner give"):
+        db.sql(BY_NOTE, **price)
+    db = sf.open(counting(tmp_path / "with", 'epsilon = "1"\ndelta = "1e-6"'), coins=NoCoins())
+    with pytest.raises(sf.QueryRefused, match=r'the values of note are private.*delta="1e-6"'):
+        db.sql(BY_NOTE, epsilon="0.5")
+    assert db.budget.spent.amount == 0
+
+
+def test_a_group_that_few_people_have_is_hidden_and_one_that_many_have_is_shown(tmp_path: Path) -> None:
+    """By chance otherwise once in 10^9 times: delta is the chance that one person alone is shown."""
+    rows = [*noted(("common", 3000), ("also\nO'Brien", 2000)), *noted(("ALONE", 1), rows=50)]
+    rows = [(i, *row[1:]) for i, row in enumerate(rows[:5000])] + [(-1, *row[1:]) for row in rows[5000:]]
+    db = sf.open(counting(tmp_path, 'epsilon = "10"\ndelta = "1e-6"', rows))
+    question = db.sql(BY_NOTE, epsilon="1", delta="1e-9")
+    release = question.release()
+    assert {row["note"] for row in release.rows()} == {"common", "also\nO'Brien"}
+    for row in release.rows():
+        assert row["n"] == pytest.approx({"common": 3000}.get(row["note"], 2000), abs=300)
+    assert "ALONE" not in repr(release) + json.dumps(release.as_dict())
+    assert (tmp_path / "hospital.ledger").read_bytes().find(b"ALONE") == -1
+    assert release.cost == Guarantee.read(epsilon="1", delta="1e-9") == db.budget.spent
+    again = sf.open(tmp_path / "hospital.toml").sql(BY_NOTE, epsilon="1", delta="1e-9").release()
+    assert again.cost.amount == 0
+    assert again.rows() == release.rows()
+    assert "groups of few people are not shown" in repr(release)
+
+
+def test_no_group_and_no_row_is_an_empty_table(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "10"\ndelta = "1e-6"', []))
+    for sql in (BY_NOTE, BY_NOTE + " HAVING COUNT(*) > 3 ORDER BY n DESC LIMIT 2"):
+        release = db.sql(sql, epsilon="1", delta="1e-9").release()
+        assert release.rows() == []
+        assert release.df().empty
+        assert "note" in repr(release)
 
 
 # Batches ---------------------------------------------------------------------------------------------

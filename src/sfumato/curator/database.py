@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import os
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +19,17 @@ from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
-from sfumato.curator.release import Release, Releases, write_key
+from sfumato.curator.release import Cell, Release, Releases, write_key
+from sfumato.curator.tuning import ROWS, TOTALS, resolve
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee, Mechanism, Partition
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import policy as policies
+from sfumato.queries.expressions import Field, clamped
+from sfumato.queries.plan import Clamp, Octaves, Plan
+from sfumato.queries.policy import Measured, TunedColumn, Tuning
+from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
 from sfumato.queries.words import spoken
@@ -37,8 +43,7 @@ if TYPE_CHECKING:
     from sfumato.exact.secret import Secret
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
-    from sfumato.queries.plan import Plan
-    from sfumato.queries.policy import Policy
+    from sfumato.queries.policy import Column, Policy, Table
     from sfumato.queries.sensitivity import Derivation
 
 
@@ -71,12 +76,18 @@ class Database:
         """
         spend = self._price(epsilon, rho, delta)
         plan = parse(sql, self.policy)  # refused here: free, and the data are untouched
+        fitting = resolve(self.policy, plan, spend)
+        if fitting is not self.policy:  # a table was tuned: its caps fit the price and the groups
+            plan = parse(sql, fitting)
         if plan.private_keys and not spend.delta:
             raise self._private_keys(plan, sql)
+        return self._question(sql, plan, spend)
+
+    def _question(self, told: str, plan: Plan, spend: Guarantee) -> Question:
         derivations = derive(plan)
         distances = tuple(each.distances for each in derivations)
         query = calibrate(plan.measures, distances, spend, uses(plan))
-        return Question(self, sql, plan, query, derivations, engine_sql=";\n".join(texts(plan)))
+        return Question(self, told, plan, query, derivations, engine_sql=";\n".join(texts(plan)))
 
     def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
         names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
@@ -135,6 +146,84 @@ class Database:
                 )
                 return worth(left, cost, f"COUNT(*) of {table.name}", error)
         return ""
+
+    def tune(
+        self,
+        table: str,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        columns: Iterable[str] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> tuple[Tuning, tuple[int, ...]]:
+        """Spend once on how much people have, so that caps can fit; what was released, and its receipts.
+
+        Nothing changes until it stands in the policy (`curator.tuning.section`). Two fifths of the price go
+        to rows, the rest to columns: a quarter of each column's part to its centre, the rest to totals.
+        """
+        spend = self._price(epsilon, rho, None)
+        found = self.policy.table(table)
+        known = [each.name for each in self.policy.tables if each.rows_per_person is not None]
+        if found is None or found.rows_per_person is None:
+            raise InvalidParameter("table", table, f"name a table of persons: {', '.join(known) or 'none'}")
+        bounded = [c.name for c in found.columns if c.low is not None and not c.tuned]
+        wanted = bounded if columns is None else list(columns)
+        for name in wanted:
+            if name not in bounded:
+                raise InvalidParameter("columns", name, f"name columns with bounds: {', '.join(bounded)}")
+        share = spend.amount if not wanted else spend.amount * 2 / 5
+        each = Fraction(0) if not wanted else spend.amount * 3 / 5 / len(wanted)
+        progress(f"{found.name}: rows")
+        rows, receipt = self._octaves(found, None, Fraction(0), spend.of(share))
+        receipts, tuned = [receipt], []
+        for name in wanted:
+            progress(f"{found.name}: {name}")
+            column = found.column(name)
+            assert column is not None
+            centre, receipt = self._centre(found, column, Tuning(rows), spend.of(each / 4))
+            totals, second = self._octaves(found, column, Fraction(0), spend.of(each * 3 / 8))
+            centred, third = self._octaves(found, column, centre, spend.of(each * 3 / 8))
+            tuned.append(TunedColumn(name, centre, column.exponent, totals, centred))
+            receipts += [receipt, second, third]
+        return Tuning(rows, tuple(tuned)), tuple(receipts)
+
+    def _octaves(
+        self, table: Table, column: Column | None, centre: Fraction, spend: Guarantee
+    ) -> tuple[Measured, int]:
+        """A histogram over people of their rows, or of what they have of a column."""
+        source = 'SELECT COUNT(*) FROM "' + table.name.replace('"', '""') + '"'
+        relation = parse(source, self.policy).relation
+        if column is None:
+            measure, told = Octaves(None, None, 0, ROWS), f"tune {table.name}: rows"
+        else:
+            assert column.low is not None
+            assert column.high is not None
+            field = Field(f"t0.{column.name}", domain_of(column), "", (table.name, column.name))
+            clamp = Clamp(column.low, column.high, column.exponent)
+            middle = round(centre * Fraction(2) ** column.exponent)
+            measure = Octaves(clamped(field), clamp, middle, TOTALS)
+            told = f"tune {table.name}: {column.name}" + (" around its centre" if middle else "")
+        release = self.release(self._question(told, Plan(relation, (), (measure,), ()), spend))
+        price = (
+            spend.amount
+            if spend.rho is None
+            else Fraction(2 * math.sqrt(spend.amount)).limit_denominator(10**6)
+        )
+        return Measured(price, tuple(int(y) for y in release.drawn[0])), release.receipt.number
+
+    def _centre(self, table: Table, column: Column, tuning: Tuning, spend: Guarantee) -> tuple[Fraction, int]:
+        """About the mean of a column, on its grid."""
+        names = [each.replace('"', '""') for each in (column.name, table.name)]
+        sql = f'SELECT AVG("{names[0]}") FROM "{names[1]}"'
+        others = [replace(t, tuning=tuning if t.name == table.name else None) for t in self.policy.tables]
+        policy = replace(self.policy, tables=tuple(others))
+        plan = parse(sql, resolve(policy, parse(sql, policy), spend))
+        release = self.release(self._question(sql, plan, spend))
+        (cell,) = release.exact()[0].values()
+        assert isinstance(cell, Cell)
+        assert cell.value is not None
+        step = Fraction(2) ** -column.exponent
+        return round(cell.value / step) * step, release.receipt.number
 
     def data_changed(self) -> None:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""

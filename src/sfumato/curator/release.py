@@ -23,6 +23,7 @@ from sfumato.queries.plan import (
     KeyOf,
     Kinds,
     Moments,
+    Octaves,
     People,
     Plan,
     Selected,
@@ -453,7 +454,10 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
             pairs = [(value, None)]
     for each, bounds in pairs:
         name = spoken(each)
-        said.append(f"rows where {name} is NULL are skipped")
+        if each.domain.required:
+            said.append(f"rows where {name} is NULL count as {show.fraction(each.domain.low or Fraction(0))}")
+        else:
+            said.append(f"rows where {name} is NULL are skipped")
         if bounds is not None:
             low, high = show.fraction(bounds.low), show.fraction(bounds.high)
             exact = each.domain.kind == "integer" and bounds.exponent == 0
@@ -475,7 +479,7 @@ def _scalings(measure: Measure) -> list[str]:
             return [f"whoever has more than {many} is scaled down to weigh {many}"]
         case People(_, groups) if groups > 1:
             return [f"whoever is in more than {groups} groups is scaled down to weigh {groups}"]
-        case People() | Selected():
+        case People() | Selected() | Octaves():
             return []
     return [f"of each person at most {measure.cap} different values are counted"]
 

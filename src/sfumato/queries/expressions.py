@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -36,6 +36,15 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was found out, privately, about a column: see `curator.tuning`."""
+
+    centre: Fraction
+    total: Fraction  # of |value| of one person, beyond which people are few
+    centred: Fraction  # of |value - centre| of one person
+
+
+@dataclass(frozen=True, slots=True)
 class Domain:
     """Which values an expression can take, besides NULL: as far as that is public.
 
@@ -50,6 +59,8 @@ class Domain:
     since: datetime.date | None = None
     until: datetime.date | None = None
     keys: tuple[Value, ...] | None = None
+    tuned: Tuned | None = None
+    required: bool = False  # a row without it counts as one at the lower bound
 
     @property
     def numeric(self) -> bool:
@@ -304,7 +315,10 @@ def clamped(expression: Scalar) -> Scalar:
         return Call("sane", (expression,), known, 2)
     if domain.low is None or domain.high is None:
         return expression
-    return Call("clamp", (expression,), Domain(domain.kind, domain.low, domain.high, domain.exponent), 2)
+    known = Domain(
+        domain.kind, domain.low, domain.high, domain.exponent, tuned=domain.tuned, required=domain.required
+    )
+    return Call("clamp", (expression,), known, 2)
 
 
 def named(expression: Scalar) -> str:
@@ -516,7 +530,7 @@ def _coalesce(*arguments: Scalar) -> Domain:
 
 def _nullif(a: Scalar, b: Scalar) -> Domain:
     common((a, b))
-    return a.domain
+    return replace(a.domain, required=False, tuned=None)
 
 
 def _compare(a: Scalar, b: Scalar) -> Domain:

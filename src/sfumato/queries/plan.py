@@ -139,31 +139,42 @@ class Moments(Histogram):
 
 @dataclass(frozen=True, slots=True)
 class Sum(Histogram):
-    """A sum of clamped values. A person whose total is beyond the cap is scaled down to it."""
+    """A sum of clamped values, each less a centre. A person whose total is beyond the cap is scaled to it.
+
+    The cap is that of so many rows at the farther bound, or `limit` if that is smaller.
+    """
 
     value: Scalar
     clamp: Clamp
     rows: int | None
+    centre: int = 0  # in steps of the grid
+    limit: int | None = None
 
     @property
     def cells(self) -> int:
         return 1
 
     @property
+    def row(self) -> tuple[int, int]:
+        """The least and the most that one row can add."""
+        return self.clamp.least - self.centre, self.clamp.most - self.centre
+
+    @property
     def cap(self) -> int:
-        return min((self.rows or 1) * max(abs(self.clamp.least), abs(self.clamp.most)), CAP)
+        whole = min((self.rows or 1) * max(map(abs, self.row)), CAP)
+        return whole if self.limit is None or self.rows is None else min(whole, max(self.limit, 1))
 
     @property
     def least(self) -> int:
         if self.rows is None:
-            return min(self.clamp.least, 0)
-        return -self.cap if self.clamp.least < 0 else 0
+            return min(self.row[0], 0)
+        return -self.cap if self.row[0] < 0 else 0
 
     @property
     def most(self) -> int:
         if self.rows is None:
-            return max(self.clamp.most, 0)
-        return self.cap if self.clamp.most > 0 else 0
+            return max(self.row[1], 0)
+        return self.cap if self.row[1] > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +301,30 @@ class Kinds(Histogram):
         return self.whole * (self.rows or 1)
 
 
-Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds
+@dataclass(frozen=True, slots=True)
+class Octaves(Histogram):
+    """How many persons have how much: of rows, or of a value in sum.
+
+    The cells are nodes at 0, 1, 2, 4, 8, ... A person between two of them is shared among both, in such parts
+    that the amount is their mean: what everybody has in all, or has above a node, is a sum over nodes.
+    The amount is that of sum |value - centre| in steps of the grid; without a value, of rows.
+    """
+
+    value: Scalar | None
+    clamp: Clamp | None
+    centre: int
+    nodes: int
+
+    @property
+    def cells(self) -> int:
+        return self.nodes
+
+    @property
+    def cap(self) -> int:
+        return PARTS
+
+
+Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds | Octaves
 
 
 # What is shown: arithmetic on released numbers -------------------------------------------------------

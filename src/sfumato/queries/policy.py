@@ -24,6 +24,8 @@ from sfumato.mechanisms import Guarantee
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfumato.queries.expressions import Tuned
+
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
 T = TypeVar("T", "Column", "Table")
@@ -51,6 +53,38 @@ class Column:
     keys_from: tuple[str, str] | None = None  # (public table, column)
     since: datetime.date | None = None  # the bounds of dates and timestamps
     until: datetime.date | None = None
+    required: bool = False  # a row without it counts as one at the lower bound
+    tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A noisy histogram over people that `sfumato tune` released, in 1024ths of a person at 0, 1, 2, ..."""
+
+    epsilon: Fraction
+    people: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TunedColumn:
+    """What `sfumato tune` released about a column: its centre, and people by their totals in steps of a grid.
+
+    `totals` are of |value|, `centred` of |value - centre|; a step is 2^-exponent.
+    """
+
+    name: str
+    centre: Fraction
+    exponent: int
+    totals: Measured
+    centred: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What `sfumato tune` released about a table."""
+
+    rows: Measured
+    columns: tuple[TunedColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +100,7 @@ class Table:
     columns: tuple[Column, ...]
     public: bool = False
     through: tuple[str, str] | None = None  # table and column that the unit refers to
+    tuning: Tuning | None = None
 
     def column(self, name: str) -> Column | None:
         """The column called `name`, in whatever case it was typed."""
@@ -202,7 +237,7 @@ class _Reader:
     def table(self, where: tuple[str, ...], body: Any) -> Table:
         if not isinstance(body, dict):
             raise self.error(where, "a table is a section", f"Write: [{'.'.join(where)}]")
-        self.known(body, where, {"unit", "rows_per_person", "columns", "public"})
+        self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned"})
         public = body.get("public", False)
         if not isinstance(public, bool):
             raise self.error((*where, "public"), "public is true or false", "Write: public = true")
@@ -243,7 +278,42 @@ class _Reader:
                 "Add: rows_per_person = 10 (rows of one person beyond that are scaled down, so that "
                 "nobody weighs more than 10 rows)",
             )
-        return Table(where[-1], person.name, rows, columns, through=through)
+        tuning = self.tuning((*where, "tuned"), body.get("tuned"), columns)
+        return Table(where[-1], person.name, rows, columns, through=through, tuning=tuning)
+
+    def tuning(self, where: tuple[str, ...], body: Any, columns: tuple[Column, ...]) -> Tuning | None:
+        """What `sfumato tune` wrote."""
+        if body is None:
+            return None
+        advice = "Let `sfumato tune` write this section; to be rid of it, remove it."
+        if not isinstance(body, dict) or "rows" not in body:
+            raise self.error(where, "this is not what `sfumato tune` writes", advice)
+        rows = self.measured((*where, "rows"), body["rows"])
+        found: list[TunedColumn] = []
+        for name, each in body.items():
+            if name == "rows":
+                continue
+            spot, column = (*where, name), _named(columns, name)
+            if column is None or column.low is None or not isinstance(each, dict):
+                raise self.error(spot, "there is no such column with bounds", advice)
+            self.known(each, spot, {"centre", "exponent", "totals", "centred"})
+            given, exponent = str(each.get("centre")), each.get("exponent")
+            centre = _fraction(given.removeprefix("-"))
+            if not isinstance(exponent, int) or abs(exponent) > FINEST or "centre" not in each:
+                raise self.error(spot, "this is not what `sfumato tune` writes", advice)
+            signed = -centre if given.startswith("-") else centre
+            parts = [self.measured((*spot, part), each.get(part)) for part in ("totals", "centred")]
+            found.append(TunedColumn(column.name, signed, exponent, *parts))
+        return Tuning(rows, tuple(found))
+
+    def measured(self, where: tuple[str, ...], body: Any) -> Measured:
+        advice = "Let `sfumato tune` write this section; to be rid of it, remove it."
+        people = body.get("people") if isinstance(body, dict) else None
+        epsilon = _fraction(body.get("epsilon")) if isinstance(body, dict) else Fraction(0)
+        is_list = isinstance(people, list) and 2 <= len(people) <= 80
+        if not is_list or epsilon <= 0 or not all(type(each) is int for each in people or ()):
+            raise self.error(where, "this is not what `sfumato tune` writes", advice)
+        return Measured(epsilon, tuple(people or ()))
 
     def reference(self, where: tuple[str, ...], unit: str) -> tuple[str, tuple[str, str] | None]:
         """The column of a unit, and what it refers to: "visit_id -> visits.id"."""
@@ -288,7 +358,7 @@ class _Reader:
             body = {"type": body}
         if not isinstance(body, dict):
             raise self.error(where, "a column is an inline table", example)
-        self.known(body, where, {"type", "low", "high", "grid", "keys"})
+        self.known(body, where, {"type", "low", "high", "grid", "keys", "required"})
         kind = body.get("type")
         if kind not in KINDS:
             raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
@@ -298,7 +368,11 @@ class _Reader:
             return Column(name, kind, keys=keys, keys_from=keys_from, since=since, until=until)
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
-        return Column(name, kind, low, high, exponent, keys, keys_from)
+        required = body.get("required", False)
+        if not isinstance(required, bool) or (required and low is None):
+            told = "only a column with bounds can be required, by true or false"
+            raise self.error((*where, "required"), told, "Write: required = true, beside low and high")
+        return Column(name, kind, low, high, exponent, keys, keys_from, required=required)
 
     def days(
         self, where: tuple[str, ...], body: dict[str, Any]

@@ -113,14 +113,37 @@ class Rewriting:
 
     def _moments(self, aggregate: Aggregate) -> Expression:
         for i, measure in enumerate(self.measures):
-            if isinstance(measure, Sum) and aggregate == Aggregate("sum", (measure.value,)):
-                return Weighted(((measure.clamp.step, Released(i, 0)),))
+            if isinstance(measure, Sum) and aggregate.values == (measure.value,):
+                return self._summed(i, measure, aggregate)
             if isinstance(measure, Moments):
                 if measure.values == aggregate.values and measure.degree >= aggregate.degree:
                     return _Vector(i, measure).shown(aggregate)
-                if aggregate == Aggregate("count") and measure.nulls:
+                if aggregate == Aggregate("count") and (measure.nulls or _required(measure.values)):
                     return _Vector(i, measure).rows()
         raise AssertionError("every aggregate has a measure")
+
+    def _summed(self, i: int, measure: Sum, aggregate: Aggregate) -> Expression:
+        """A sum, or an average, by a sum around a centre and a count of its own."""
+        total = ((measure.clamp.step, Released(i, 0)),)
+        counter = next(
+            (
+                _Vector(j, m)
+                for j, m in enumerate(self.measures)
+                if isinstance(m, Moments) and m.values == (measure.value,) and not m.degree
+            ),
+            None,
+        )
+        if counter is None:
+            return Weighted(total)
+        count = counter.power(())
+        if aggregate.name == "count":
+            return count
+        centre = measure.centre * measure.clamp.step
+        back = tuple((weight * centre, released) for weight, released in count.terms)
+        if aggregate.name == "sum":
+            return Weighted((*total, *back))
+        ends = [(measure.centre + row) * measure.clamp.step for row in measure.row]
+        return Mean(Weighted((*total, *back)), count, ends[0], ends[1])
 
     def _find(self, holds: object) -> int:
         assert callable(holds)
@@ -138,8 +161,17 @@ def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> R
     found: list[Measure] = []
     for values, degree in degrees.items():
         alone = [each.name for each in wanted if each.values == values] == ["sum"]
+        tuned = values[0].domain.tuned if rows is not None and len(values) == 1 else None
         if alone and not counts:
-            found.append(Sum(values[0], _clamp(values[0], 1 << 62), rows))
+            clamp = _clamp(values[0], 1 << 62)
+            limit = None if tuned is None else math.ceil(tuned.total / clamp.step)
+            found.append(Sum(values[0], clamp, rows, limit=limit))
+            continue
+        if tuned is not None and degree == 1:
+            clamp = _clamp(values[0], 1 << 40)
+            centre, limit = round(tuned.centre / clamp.step), math.ceil(tuned.centred / clamp.step)
+            found.append(Sum(values[0], clamp, rows, centre, limit))
+            found.append(Moments(values, (), 0, False, rows))
             continue
         clamps = tuple(_steps(value, degree, len(values)) for value in values) if degree else ()
         found.append(Moments(values, clamps, degree, False, rows))
@@ -147,8 +179,8 @@ def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> R
     if counts:
         singles = [m for m in found if isinstance(m, Moments) and len(m.values) == 1]
         if singles:
-            best = min(singles, key=lambda m: (m.degree, canonical(m)))
-            found[found.index(best)] = replace(best, nulls=True)
+            best = min(singles, key=lambda m: (not _required(m.values), m.degree, canonical(m)))
+            found[found.index(best)] = replace(best, nulls=not _required(best.values))
         else:
             found.append(Moments((), (), 0, False, rows))
     found += _others(wanted, rows, groups)
@@ -180,6 +212,11 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
         clamp = _clamp(value, max(most - 1, 1))
         found.append(Spread(value, clamp, tuple(sorted(asked)), rows))
     return found
+
+
+def _required(values: tuple[Scalar, ...]) -> bool:
+    """Whether every row has a value, by declaration."""
+    return len(values) == 1 and values[0].domain.required
 
 
 def _only(values: tuple[Scalar, ...]) -> Scalar | None:

@@ -479,7 +479,7 @@ class Rows:
         if function in ("any", "every"):
             return Domain("boolean")
         if function in ("min", "max"):
-            return replace(value.domain, keys=None)
+            return replace(value.domain, keys=None, required=False, tuned=None)
         try:
             low, high = bounds(value)
         except Unusable as reason:
@@ -537,7 +537,15 @@ class Rows:
 def domain_of(column: Column) -> Domain:
     """What the policy says about the values of a column."""
     return Domain(
-        column.kind, column.low, column.high, column.exponent, column.since, column.until, column.keys
+        column.kind,
+        column.low,
+        column.high,
+        column.exponent,
+        column.since,
+        column.until,
+        column.keys,
+        column.tuned,
+        column.required,
     )
 
 
@@ -612,7 +620,10 @@ def _unit(scalar: Scalar, number: int) -> Field:
 
 def _maybe(scalar: Scalar) -> Scalar:
     """A column to the right of LEFT JOIN: it may be missing."""
-    return replace(scalar, unit="maybe") if isinstance(scalar, Field) and scalar.unit == "own" else scalar
+    if not isinstance(scalar, Field):
+        return scalar
+    unit: Literal["", "maybe"] = "maybe" if scalar.unit else ""
+    return replace(scalar, unit=unit, domain=replace(scalar.domain, required=False))
 
 
 def _origin(scalar: Scalar) -> tuple[str, str]:

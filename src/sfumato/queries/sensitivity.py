@@ -30,7 +30,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.mechanisms import Distance, Distances
-from sfumato.queries.plan import Distinct, Kinds, Moments, People, Selected, Spread, Sum
+from sfumato.queries.plan import PARTS, Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
 from sfumato.queries.words import fraction, spoken
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _derive(measure: Measure, plan: Plan) -> Derivation:
     touched = size if plan.relation.by_person else measure.cells
     if isinstance(measure, Selected):
         touched = measure.groups
-    counted = isinstance(measure, (Moments, People, Spread, Kinds, Selected, Distinct))
+    counted = not isinstance(measure, Sum)
     presence = Distance(
         l0=_least(touched, size), l1=Fraction(measure.cap), linf=Fraction(reach), monotone=counted
     )
@@ -121,7 +121,10 @@ def _per_row(measure: Measure) -> list[str]:
                 said.append(f"each row where {spoken(values[0])} is not NULL adds 1")
             return said
         case Sum(value, clamp):
-            return [_clamped(f"each {spoken(value)}", clamp)]
+            said = [_clamped(f"each {spoken(value)}", clamp)]
+            if measure.centre:
+                said.append(f"{fraction(measure.centre * clamp.step)}, the tuned centre, is taken off each")
+            return said
         case People(value):
             where = "" if value is None else f" where {spoken(value)} is not NULL"
             return [f"each person who has a row{where} adds 1 to a group, however many rows there are"]
@@ -137,6 +140,8 @@ def _per_row(measure: Measure) -> list[str]:
                 _clamped(spoken(value), clamp),
                 f"each row adds 1 to one of {measure.cells} steps",
             ]
+        case Octaves():
+            return [f"each person adds 1 in all to two of {measure.cells} nodes at 0, 1, 2, 4, ..."]
         case Kinds(value, values):
             return [f"each row adds 1 to one of the {len(values)} values of {spoken(value)}"]
 
@@ -165,6 +170,8 @@ def one_of(measure: Measure) -> Fraction:
     match measure:
         case Moments() | People() | Spread() | Kinds():
             return Fraction(1, measure.whole)
+        case Octaves():
+            return Fraction(1, PARTS)
         case Sum():
             return measure.clamp.step
     return Fraction(1)

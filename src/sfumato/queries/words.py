@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, Constant, Field, Scalar
-from sfumato.queries.plan import Distinct, Kinds, Moments, People, Selected, Spread, Sum
+from sfumato.queries.plan import Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -76,7 +76,10 @@ def describe(measure: Measure) -> str:
                 names.append(f"moments of ({told})")
             return " and ".join(names)
         case Sum(value):
-            return f"SUM({spoken(value)})"
+            centre = fraction(measure.centre * measure.clamp.step)
+            return f"SUM({spoken(value)})" if not measure.centre else f"SUM({spoken(value)} - {centre})"
+        case Octaves(value):
+            return f"how much {'rows' if value is None else spoken(value)} people have"
         case People(value):
             return "COUNT(DISTINCT person)" + ("" if value is None else f" where {spoken(value)} is not NULL")
         case Distinct(value):

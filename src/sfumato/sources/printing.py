@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 from sfumato.queries.expressions import Call
 from sfumato.queries.plan import (
     CAP,
+    PARTS,
     Distinct,
     Kinds,
     Measure,
     Moments,
+    Octaves,
     People,
     Plan,
     Selected,
@@ -76,7 +78,7 @@ def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
             at = place[tuple(row[:keys])] if plan.private_keys else row[0]
             values = row[keys:] if plan.private_keys else row[1:]
             first = plan.measures[measures[0]]
-            if isinstance(first, (Spread, Kinds)):
+            if isinstance(first, (Spread, Kinds, Octaves)):
                 cell, weight = values
                 if weight:
                     found[measures[0]][at * first.cells + cell] += int(weight)
@@ -93,7 +95,7 @@ def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
 def _together(plan: Plan) -> list[list[int]]:
     """The measures by index, those first that one query computes."""
     flat = [i for i, m in enumerate(plan.measures) if isinstance(m, (Moments, Sum, People, Selected))]
-    alone = [[i] for i, m in enumerate(plan.measures) if isinstance(m, (Distinct, Spread, Kinds))]
+    alone = [[i] for i, m in enumerate(plan.measures) if isinstance(m, (Distinct, Spread, Kinds, Octaves))]
     return [*([flat] if flat else []), *alone]
 
 
@@ -101,6 +103,8 @@ def _text(plan: Plan, measures: list[int]) -> str:
     first = plan.measures[measures[0]]
     if isinstance(first, Distinct):
         return _distinct(plan, first)
+    if isinstance(first, Octaves):
+        return _octaves(plan, first)
     query = _Query(plan, [plan.measures[i] for i in measures])
     return query.by_person() if plan.relation.by_person else query.by_row()
 
@@ -124,11 +128,12 @@ class _Query:
             else:
                 assert key.values is not None
                 self.lists[i] = _values(key.values, SQL_TYPE[kind], f"v{i}")
-        first = measures[0]
+        first = measures[0] if measures else None
         if isinstance(first, Spread):
             cell, least = self.on_grid(first.value, first.clamp), first.clamp.least
             self.raw.append(f"({cell} - {least})" if least else cell)
-            self.rows.conditions.append(f"({self.there(first.value)}) IS NOT NULL")
+            if not first.value.domain.required:
+                self.rows.conditions.append(f"({self.there(first.value)}) IS NOT NULL")
         elif isinstance(first, Kinds):
             self.lists[len(self.raw)] = _values(
                 first.values, SQL_TYPE[first.value.domain.kind], f"v{len(self.raw)}"
@@ -154,7 +159,8 @@ class _Query:
         """A value as an integer; what is clamped to the same bounds need not be clamped twice."""
         same = (value.domain.low, value.domain.high) == (clamp.low, clamp.high)
         text = self.scalar(_unclamped(value) if same else value)
-        return on_grid(text, value.domain.kind, clamp)
+        grid = on_grid(text, value.domain.kind, clamp)
+        return f"COALESCE({grid}, {clamp.least})" if value.domain.required else grid
 
     def from_rows(self, joins: str, *more: str) -> str:
         where = " AND ".join([*self.rows.conditions, *more])
@@ -195,7 +201,7 @@ class _Query:
         only those who have more are looked at one by one. The integers are those of `persons`.
         """
         measures = [m for m in self.measures if not isinstance(m, Selected)]
-        few = min(_rows_in_full(measure) for measure in measures)
+        few = " OR ".join(dict.fromkeys(self.maybe_heavy(measure) for measure in measures))
         unit, names = self.rows.unit, [f"k{i}" for i in range(len(self.raw))]
         cells = [self.cells(measure) for measure in measures]
         columns = [f"{self.norm(measure)} AS n{i}" for i, measure in enumerate(measures)]
@@ -223,7 +229,7 @@ class _Query:
         bounded = f"person AS MATERIALIZED ({person}), norm AS ({norm})"
         if len(measures) < len(self.measures):
             return self._split_selected(everybody, few, bounded, totals, changes)
-        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING COUNT(*) > {few}"
+        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING {few}"
         places = [f"v{i}.position" if i in self.lists else f"r.{name}" for i, name in enumerate(names)]
         grouped = [f"{place} AS p{i}" for i, place in enumerate(places)]
         added = [f"COALESCE(SUM(c{j}), 0)" for j in range(len(totals))]
@@ -239,7 +245,7 @@ class _Query:
         )
 
     def _split_selected(
-        self, everybody: str, few: int, bounded: str, totals: list[str], changes: list[str]
+        self, everybody: str, few: str, bounded: str, totals: list[str], changes: list[str]
     ) -> str:
         """The same where the groups are private, with the number of persons who count for each.
 
@@ -255,14 +261,14 @@ class _Query:
         code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
         every = f"SELECT *, {code} FROM ({everybody}) AS g"
         who = (
-            f"SELECT {unit} AS u, COUNT(*) AS m, {chosen} AS code"
+            f"SELECT {unit} AS u, {few} AS h, {chosen} AS code"
             f"{self.from_rows(f' JOIN every ON {on}')} GROUP BY 1"
         )
         same = " AND ".join(f"person.{name} = every.{name}" for name in names)
         cells = [f"c{j}" for j in range(len(totals))]
         return (
             f"WITH every AS MATERIALIZED ({every}), who AS MATERIALIZED ({who}),"
-            f" heavy AS (SELECT u FROM who WHERE m > {few}), {bounded},"
+            f" heavy AS (SELECT u FROM who WHERE h), {bounded},"
             f" r AS (SELECT code, 0 AS s, {', '.join(totals)} FROM every AS g UNION ALL"
             f" SELECT code, 0, {', '.join(changes)} FROM person JOIN norm USING (u) JOIN every ON {same}"
             f" UNION ALL SELECT code, COUNT(*), {', '.join('0' for _ in cells)} FROM who GROUP BY code),"
@@ -350,12 +356,28 @@ class _Query:
                 return self._moments(measure)
             case Sum(value, clamp):
                 total = self.pieces.name(f"SUM({self.on_grid(value, clamp)})")
-                return [f"COALESCE({total}, {integer(0, 'HUGEINT')})"]
+                total = f"COALESCE({total}, {integer(0, 'HUGEINT')})"
+                if not measure.centre:
+                    return [total]
+                return [f"({total} - {integer(measure.centre, 'HUGEINT')} * {self._count((value,))})"]
             case People(value):
                 return [f"{self._seen(value)} * {measure.whole}"]
             case Spread() | Kinds():
                 return [f"{self.pieces.name('COUNT(*)')} * {measure.whole}"]
         raise AssertionError("it has a query of its own")
+
+    def maybe_heavy(self, measure: Measure) -> str:
+        """What holds of every person who is beyond the cap, over all rows: only they are looked at again.
+
+        For a sum the size of the rows' own contributions is added up, which is at least the norm.
+        """
+        if not isinstance(measure, Sum):
+            return f"COUNT(*) > {_limit(measure)}"
+        if measure.limit is None:
+            return f"COUNT(*) > {measure.cap // max(1, *map(abs, measure.row))}"
+        x = self.on_grid(measure.value, measure.clamp)
+        centred = f"{x} - {measure.centre}" if measure.centre else x
+        return f"SUM(ABS(CAST({centred} AS BIGINT))) > {measure.cap}"
 
     def bounded(self, measure: Measure, cells: list[str]) -> list[str]:
         """The cells of one person; a sum stays within the 63 bits that the scaling can multiply.
@@ -387,6 +409,7 @@ class _Query:
         return f"CASE WHEN {self._count((value,))} > 0 THEN 1 ELSE 0 END"
 
     def _count(self, values: tuple[Scalar, ...]) -> str:
+        values = tuple(value for value in values if not value.domain.required)
         if not values:
             return self.pieces.name("COUNT(*)")
         if len(values) == 1:
@@ -404,7 +427,7 @@ class _Query:
         for i, (value, clamp) in enumerate(zip(measure.values, measure.clamps, strict=True)):
             x = self.on_grid(value, clamp)
             x = f"({x} - {clamp.least})" if clamp.least else x
-            others = [v for j, v in enumerate(measure.values) if j != i]
+            others = [v for j, v in enumerate(measure.values) if j != i and not v.domain.required]
             for other in others:
                 x = f"(CASE WHEN ({self.there(other)}) IS NOT NULL THEN {x} END)"
             steps.append(x)
@@ -453,14 +476,6 @@ def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int
     return found
 
 
-def _rows_in_full(measure: Measure) -> int:
-    """How many rows a person can have and certainly stay within the cap."""
-    if isinstance(measure, Sum):
-        largest = max(abs(measure.clamp.least), abs(measure.clamp.most), 1)
-        return measure.cap // largest
-    return _limit(measure)
-
-
 def _limit(measure: Measure) -> int:
     """The norm up to which a person counts in full."""
     match measure:
@@ -505,6 +520,37 @@ def _distinct(plan: Plan, measure: Distinct) -> str:
         f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])}"
         f" FROM (SELECT {columns} FROM ({kept}) AS k) AS p{group}"
     )
+
+
+def _octaves(plan: Plan, measure: Octaves) -> str:
+    """How many persons have how much, each shared between the two nodes around it.
+
+    For an amount a with 2^k <= a < 2^(k+1) the upper node gets trunc(1024 (a - 2^k) / 2^k), the lower one
+    what is left of 1024. A logarithm of doubles only guesses k; whole numbers then settle it.
+    """
+    query = _Query(plan, [])
+    amount = "COUNT(*)"
+    if measure.value is not None and measure.clamp is not None:
+        x = query.on_grid(measure.value, measure.clamp)
+        centred = f"{x} - {measure.centre}" if measure.centre else x
+        amount = f"COALESCE(SUM(ABS(CAST({centred} AS BIGINT))), {integer(0, 'HUGEINT')})"
+    top = 1 << (measure.nodes - 2)
+    person = f"SELECT CAST({amount} AS HUGEINT) AS a{query.from_rows('')} GROUP BY {query.rows.unit}"
+    most = integer(top, "HUGEINT")
+    cut = f"SELECT CASE WHEN a > {most} THEN {most} ELSE a END AS a FROM ({person}) AS p"
+    guess = "CAST(FLOOR(LOG2(CAST(a AS DOUBLE))) AS INTEGER)"
+    guessed = f"SELECT a, CASE WHEN a > 0 THEN {guess} ELSE -1 END AS k FROM ({cut}) AS q"
+    power = "CAST(POW(2, {}) AS HUGEINT)"  # exact: a double holds every power of two
+    settled = (
+        f"SELECT a, CASE WHEN k < 0 THEN -1 WHEN {power.format('k')} > a THEN k - 1"
+        f" WHEN {power.format('k + 1')} <= a THEN k + 1 ELSE k END AS k FROM ({guessed}) AS q"
+    )
+    part = f"(a - {power.format('k')}) * {PARTS} // {power.format('k')}"
+    shared = f"SELECT k, CASE WHEN k < 0 THEN CAST(0 AS HUGEINT) ELSE {part} END AS t FROM ({settled}) AS q"
+    lower = f"SELECT k + 1 AS cell, {PARTS} - t AS w FROM shared"
+    upper = "SELECT k + 2 AS cell, t AS w FROM shared WHERE t > 0"
+    both = f"({lower} UNION ALL {upper}) AS n"
+    return f"WITH shared AS ({shared}) SELECT 0, cell, SUM(w) FROM {both} GROUP BY cell"
 
 
 class _Pieces:
