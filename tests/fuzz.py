@@ -417,7 +417,7 @@ class Grammar:
                 if same:
                     self._use("IN public")
                     word = self.rng.choice(["IN", "IN", "NOT IN"])
-                    where = " WHERE factor > 3" if self._often(0.3) else ""
+                    where = f" WHERE {quoted(table.columns[-1].name)} > 3" if self._often(0.3) else ""
                     name = f"{quoted(column.name)} FROM {quoted(table.name)}"
                     return f"{self.rng.choice(same).sql} {word} (SELECT {name}{where})"
         return "TRUE"
@@ -963,7 +963,7 @@ class Grammar:
         a, b = left.unit, right.unit
         assert a is not None
         assert b is not None
-        if a.name == b.name and self._often(0.5):
+        if a.name == b.name and self._often(0.7):
             self._use("JOIN USING")
             on = f"USING ({quoted(a.name)})"
         else:

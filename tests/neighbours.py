@@ -689,7 +689,8 @@ class Neighbourhood:
             for table, column in ends
         )
         if link.key == self.owner(link.target):  # a row refers to the person's name itself
-            strange = [x for x in here if x is not None and x != who and x not in others]
+            crowd = {str(i) for i in range(self._crowd // 3 + 1)}
+            strange = [x for x in here if x is not None and x not in (who, *others) and x not in crowd]
             return Pool((who,), tuple(x for x in others if x in here)[:3], tuple(strange[:2]))
         taken = range(CROWD_KEYS, CROWD_KEYS + self._crowd + 1)
         common = [x for x in here if x is not None and x in there and not (x.isdecimal() and int(x) in taken)]

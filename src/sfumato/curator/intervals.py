@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.exact.numbers import round_up
 from sfumato.mechanisms import Additive
 from sfumato.queries.plan import (
     Arithmetic,
@@ -55,6 +54,7 @@ Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released f
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
+TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
 EXAMPLE = 1000  # rows of a group, where an error depends on how many there are
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
@@ -334,26 +334,57 @@ class Errors:
         b = bottom.at(drawn)
         if abs(b) <= self.radius(bottom.weights, tail):
             return WHOLE
-        estimate = top.at(drawn) / b
+        exact = top.at(drawn) / b
+        try:
+            estimate, size = float(exact), abs(float(b))
+            terms = self._floats(top, bottom)
+        except OverflowError:
+            return WHOLE
 
-        def half(r: Fraction) -> Fraction:
-            return self._radius(top.plus(bottom, -r).weights, tail, _range_around) / abs(b)
+        def half(r: float) -> float:
+            weights = [(abs(a - r * c) + TRIFLE * (abs(a) + abs(r * c)), noise) for a, c, noise in terms]
+            return self._float_radius(weights, tail) / size
 
-        def end(sign: int) -> Fraction | None:
+        def end(sign: int) -> float | None:
             reach = half(estimate)
             for _ in range(100):
-                reach = round_up(reach * SLACK, 48)  # keeps fractions short
+                reach *= float(SLACK)
                 needed = half(estimate + sign * reach)
-                if needed <= reach:  # |A - rB| is not below the radius any more: r is outside the set
+                if needed * (1 + TRIFLE) <= reach:  # |A - rB| is not below the radius any more: r is outside
                     return estimate + sign * reach
                 reach = needed
             return None
 
         low, high = end(-1), end(+1)
+        slack = abs(estimate) * TRIFLE  # the estimate itself was rounded
         return (
-            -math.inf if low is None else _float_down(low),
-            math.inf if high is None else _float_up(high),
+            -math.inf if low is None else _below(low - slack),
+            math.inf if high is None else _above(high + slack),
         )
+
+    def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
+        """The weights of both for every released integer, and its noise."""
+        found = []
+        for released in dict.fromkeys((*top.weights, *bottom.weights)):
+            noise = self.noises[released.measure]
+            assert noise is not None
+            weights = (float(each.weights.get(released, Fraction(0))) for each in (top, bottom))
+            found.append((*weights, noise))
+        return found  # type: ignore[return-value]  # two floats and a law
+
+    def _float_radius(self, terms: list[tuple[float, Line]], tail: Fraction) -> float:
+        """As `_radius`, in floats: for the many weights that a ratio is tried with."""
+        kept = sorted((term for term in terms if term[0]), key=lambda term: -term[0])
+        share = tail / max(len(kept) * self.times, 1)
+        union = sum(weight * noise.window(share)[-1] for weight, noise in kept) * self.times
+        if len(kept) * self.times < 2:
+            return _above(union)
+        (a, first), *others = kept
+        ranges = [_range_around(b / a) for b, _ in others]
+        if len(others) == 1 and self.times == 1:
+            return _above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
+        laws = ((first, 1.0), *((noise, high) for (_, noise), (_, high) in zip(others, ranges, strict=True)))
+        return _above(min(_several(laws, self.times, tail) * a, union))
 
 
 def _range_around(ratio: float) -> tuple[float, float]:

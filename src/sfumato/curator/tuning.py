@@ -49,7 +49,7 @@ UNSEEN = 0.5  # and at least so many units of noise of them, as long as that is 
 JITTERS = 31  # the choice is averaged over so many shifts of the histogram within its noise
 PRIVATE_GROUPS = 100  # how many groups to reckon with where nobody knows
 PASSING = 2  # a condition is reckoned to leave one row in so many, or what its list of values says
-SHAPE = 50  # how much less it matters for a mean, a variance or a quantile that people are cut
+SHAPE = 100  # how much less it matters for a mean, a variance or a quantile that people are cut
 
 
 def nodes(count: int) -> NDArray[np.float64]:

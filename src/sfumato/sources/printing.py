@@ -73,21 +73,21 @@ def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
     found: dict[int, list[int]] = {
         i: [0] * (len(groups) * measure.cells) for i, measure in enumerate(plan.measures)
     }
+    private = plan.private_keys
     for measures, rows in zip(_together(plan), results, strict=True):
+        first = plan.measures[measures[0]]
+        on_cells = isinstance(first, (Spread, Kinds, Octaves))
+        sizes = [(found[i], plan.measures[i].cells) for i in measures]
         for row in rows:
-            at = place[tuple(row[:keys])] if plan.private_keys else row[0]
-            values = row[keys:] if plan.private_keys else row[1:]
-            first = plan.measures[measures[0]]
-            if isinstance(first, (Spread, Kinds, Octaves)):
-                cell, weight = values
-                if weight:
-                    found[measures[0]][at * first.cells + cell] += int(weight)
+            at = place[tuple(row[:keys])] if private else row[0]
+            start = keys if private else 1
+            if on_cells:
+                vector, cells = sizes[0]
+                vector[at * cells + row[start]] += int(row[start + 1])
                 continue
-            start = 0
-            for i in measures:
-                cells = plan.measures[i].cells
+            for vector, cells in sizes:
                 for c in range(cells):
-                    found[i][at * cells + c] += int(values[start + c])
+                    vector[at * cells + c] += int(row[start + c])
                 start += cells
     return Answer(groups, tuple(tuple(found[i]) for i in range(len(plan.measures))))
 

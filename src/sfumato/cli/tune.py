@@ -1,0 +1,108 @@
+"""`sfumato tune`: spend once, so that every question has caps that fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import sfumato as sf
+from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.curator import show
+from sfumato.curator.tuning import choose, inserted, nodes, section
+from sfumato.errors import PolicyError
+from sfumato.queries import policy as policies
+from sfumato.queries.plan import PARTS
+
+EXAMPLES = (1, 10, 100)  # groups, for which the chosen caps are shown
+
+
+@click.command("tune", cls=Friendly)
+@POLICY
+@click.argument("table")
+@click.option("--epsilon", "-e", metavar="E", help="How much to spend on it, such as 0.1.")
+@click.option("--rho", metavar="R", help="The same where the budget counts rho.")
+@click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns; repeat it.")
+@click.option("--rows-only", is_flag=True, help="No columns: only how many rows people have.")
+@click.option("--dry-run", is_flag=True, help="Show the section instead of writing it into the policy.")
+@JSON
+def command(
+    policy: str,
+    table: str,
+    epsilon: str | None,
+    rho: str | None,
+    columns: tuple[str, ...],
+    rows_only: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Choose caps privately: how many rows, and how much of a column, one person may weigh.
+
+    It releases noisy histograms of how much people have, charges them, and writes them into the policy.
+    Later questions choose their caps from them, each as its price and its groups need it; that is free.
+    Repeating it on the same data is free, too.
+    """
+    database = sf.open(policy)
+    wanted = () if rows_only else columns or None
+
+    def progress(told: str) -> None:
+        if not as_json:
+            click.echo(f"  measuring {told}", err=True)
+
+    tuning, receipts = database.tune(table, epsilon=epsilon, rho=rho, columns=wanted, progress=progress)
+    found = database.policy.table(table)
+    assert found is not None
+    added = section(found.name, tuning, receipts)
+    if not dry_run:
+        _write(Path(policy), found.name, added)
+    price = 1.0
+    caps = {groups: choose(tuning.rows, price, groups) for groups in EXAMPLES}
+    if as_json:
+        print_json(
+            {
+                "table": found.name,
+                "receipts": list(receipts),
+                "rows_per_person": {str(groups): cap for groups, cap in caps.items()},
+                "columns": [column.name for column in tuning.columns],
+                "written": not dry_run,
+                "section": added,
+                "left": database.ledger.left.as_dict(),
+            }
+        )
+        return
+    most = max([*tuning.rows.people, 1])
+    click.echo(f"  About how many persons have so many rows in {found.name}, with noise:")
+    for rows, people in zip(nodes(len(tuning.rows.people)), tuning.rows.people, strict=True):
+        if people > most / 200:
+            bar = show.bar(people / most, 30).rstrip("░")
+            click.echo(f"  {int(rows):>10,d}  {people / PARTS:>12,.0f}  {bar}")
+    if caps[1] is None:
+        click.echo("  Too few people stand out of the noise: the declared cap stays.")
+    else:
+        told = ", ".join(f"{cap:,d} for {groups} group{'s' * (groups > 1)}" for groups, cap in caps.items())
+        click.echo(f"  At epsilon 1 a count lets each person weigh so many rows: {told}.")
+    for column in tuning.columns:
+        click.echo(f"  {column.name}: averages are taken around {float(column.centre):,.6g}.")
+    if dry_run:
+        click.echo(f"\n{added}")
+    else:
+        click.echo(f"  Written into {policy}: remove [tables.{found.name}.tuned] there to undo it.")
+    click.echo(f"  {database.ledger.left} left.")
+
+
+def _write(path: Path, table: str, added: str) -> None:
+    """Put the section into the policy, if the policy is still one afterwards."""
+    text = inserted(path.read_text(encoding="utf-8-sig"), table, added)
+    try:
+        policies.parse(text, path)
+    except PolicyError:
+        raise PolicyError(
+            str(path),
+            None,
+            f"tables.{table}.tuned",
+            "the section could not be added by itself",
+            f"Add this by hand:\n{added}",
+        ) from None
+    fresh = path.with_name(path.name + ".tuned")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
