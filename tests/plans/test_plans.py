@@ -137,7 +137,9 @@ def accepted(policy: str) -> list[str]:
     found = []
     for file in FILES:
         golden = tomllib.loads(file.read_text(encoding="utf-8"))
-        shown = golden["expected"].startswith("groups") and not golden["expected"].startswith("groups private")
+        shown = golden["expected"].startswith("groups") and not golden["expected"].startswith(
+            "groups private"
+        )
         if golden["policy"] == policy and shown:  # private groups need a delta, which these budgets have not
             found.append(golden["sql"])
     return found

@@ -26,7 +26,10 @@ def simulated(truth: Truth, found: Errors, runs: int) -> list[list[list[int]]]:
         assert law is not None
         noises.append([law.draws(coins, runs).tolist() for _ in cells])
     return [
-        [[t + e[i] for t, e in zip(cells, noise, strict=True)] for cells, noise in zip(truth, noises, strict=True)]
+        [
+            [t + e[i] for t, e in zip(cells, noise, strict=True)]
+            for cells, noise in zip(truth, noises, strict=True)
+        ]
         for i in range(runs)
     ]
 
@@ -48,9 +51,7 @@ def cells(*weights: int) -> Weighted:
 
 MEAN = Mean(cells(0, 60, 120), cells(1, 1, 1), Fraction(0), Fraction(120))
 SQUARE = Mean(cells(0, 0, 14400), cells(1, 1, 1), Fraction(0), Fraction(14400))
-VARIANCE = Function(
-    "greatest", (Arithmetic("-", SQUARE, Arithmetic("*", MEAN, MEAN)), Number(Fraction(0)))
-)
+VARIANCE = Function("greatest", (Arithmetic("-", SQUARE, Arithmetic("*", MEAN, MEAN)), Number(Fraction(0))))
 
 
 @pytest.mark.parametrize(

@@ -639,9 +639,7 @@ def test_each_release_of_a_batch_is_about_its_own_question(tmp_path: Path) -> No
             )
         ]
         for column, drawn in zip(true, release.drawn, strict=True):
-            half = max(
-                step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.steps
-            )
+            half = max(step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.steps)
             assert all(abs(int(y) - x) <= half for x, y in zip(column, drawn, strict=True))
     assert releases[2].rows()[0]["n"] == pytest.approx(0, abs=1)
 

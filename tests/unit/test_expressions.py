@@ -101,7 +101,12 @@ FLOATS = ["nan", "inf", "-inf", "1e308", "-1e308", "5e-324", "-0.0", "0.5", "900
 DAYS = ["infinity", "-infinity", "5881580-07-10", "5877642-06-25 (BC)", "0001-01-01", "9999-12-31"]
 DAYS += ["10000-01-01", "2020-02-29", "2019-12-30", "1970-01-01"]
 MOMENTS = ["infinity", "-infinity", "294247-01-10 04:00:54.775806", "290309-12-22 (BC) 00:00:00"]
-MOMENTS += ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "2020-02-29 12:34:56.789", "2019-12-30 00:00:00"]
+MOMENTS += [
+    "0001-01-01 00:00:00",
+    "9999-12-31 23:59:59.999999",
+    "2020-02-29 12:34:56.789",
+    "2019-12-30 00:00:00",
+]
 HOSTILE: dict[str, list[object]] = {
     "i": [None, *range(-9, 15), *HUGE],
     "j": [None, *range(5), 10**6, 10**6 + 1, 2**63 - 1, -(2**63)],
@@ -154,9 +159,39 @@ def _shown(expression: Scalar) -> str:
 # What Python says is what the engine computes --------------------------------------------------------
 
 INTEGERS: list[Value] = [*range(-7, 13)]
-NUMBERS: list[Value] = [-2.5, -1.5, -0.5, -0.1, 0.0, 0.05, 0.1, 0.30000000000000004, 0.5, 1.0, 1.005, 1.5, 2.5]
+NUMBERS: list[Value] = [
+    -2.5,
+    -1.5,
+    -0.5,
+    -0.1,
+    0.0,
+    0.05,
+    0.1,
+    0.30000000000000004,
+    0.5,
+    1.0,
+    1.005,
+    1.5,
+    2.5,
+]
 NUMBERS += [2.675, 3.0, 3.5, 4.35, 6.999999999999999, 7.25]
-TEXTS: list[Value] = ["", " ", " a ", "A", "a", "Abc", "aBC", "é", "É", "O'Brien", "%", "_", "a%b", "\\", "日本語"]
+TEXTS: list[Value] = [
+    "",
+    " ",
+    " a ",
+    "A",
+    "a",
+    "Abc",
+    "aBC",
+    "é",
+    "É",
+    "O'Brien",
+    "%",
+    "_",
+    "a%b",
+    "\\",
+    "日本語",
+]
 TEXTS += ["🙂x", "\ta\n", "12", "x" * 2000]
 BOOLEANS: list[Value] = [False, True]
 DATES: list[Value] = [LOW + datetime.timedelta(days) for days in range(0, (HIGH - LOW).days + 1, 3)]
@@ -181,7 +216,11 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 CASES: dict[str, list[Scalar]] = {
     "clamp": [i, x],
     "sane": [d, s],
-    "and": [call("and", call(">", I, whole(0)), call("<", I, whole(5))), call("and", B, NULL), call("and", B, B)],
+    "and": [
+        call("and", call(">", I, whole(0)), call("<", I, whole(5))),
+        call("and", B, NULL),
+        call("and", B, B),
+    ],
     "or": [call("or", call(">", I, whole(9)), call("<", I, whole(5))), call("or", B, NULL), call("or", B, B)],
     "not": [call("not", B), call("not", call(">", X, real(0.5)))],
     "is null": [call("is null", each) for each in (I, X, T, B, D, S)],
@@ -231,8 +270,17 @@ CASES: dict[str, list[Scalar]] = {
     "ceil": [call("ceil", i), call("ceil", x), call("ceil", call("/", i, whole(10)))],
     "round": [call("round", each, whole(n)) for each in (i, x) for n in (-1, 0, 1, 2)],
     "sqrt": [call("sqrt", call("+", i, whole(8))), call("sqrt", x), call("sqrt", i)],
-    "least": [call("least", i, whole(3)), call("least", x, whole(1)), call("least", T, text("b")), call("least", i, i)],
-    "greatest": [call("greatest", i, whole(3)), call("greatest", x, whole(1)), call("greatest", D, day("2021-01-03"))],
+    "least": [
+        call("least", i, whole(3)),
+        call("least", x, whole(1)),
+        call("least", T, text("b")),
+        call("least", i, i),
+    ],
+    "greatest": [
+        call("greatest", i, whole(3)),
+        call("greatest", x, whole(1)),
+        call("greatest", D, day("2021-01-03")),
+    ],
     "bucket": [
         call("bucket", I, whole(0), whole(10), whole(5)),
         call("bucket", I, whole(0), whole(10), whole(7)),
@@ -382,7 +430,9 @@ SHORT = Field("s", Domain("timestamp", since=DATE(2020, 2, 28), until=DATE(2020,
         (clamped(J), None),  # too many to list
     ],
 )  # fmt: skip
-def test_possible_lists_every_value_that_is_public(expression: Scalar, expected: tuple[Value, ...] | None) -> None:
+def test_possible_lists_every_value_that_is_public(
+    expression: Scalar, expected: tuple[Value, ...] | None
+) -> None:
     assert possible(expression) == expected
 
 
@@ -406,7 +456,9 @@ def test_no_value_of_a_row_is_missing_among_the_possible_ones(engine: duckdb.Duc
             raw = field in (I, D, S) and _is_raw(expression, field)
             seen = {each for _, each in on_each(engine, expression, field) if each is not None}
             if not raw:
-                seen |= {_python(each, expression) for each in computed(engine, expression) if each is not None}
+                seen |= {
+                    _python(each, expression) for each in computed(engine, expression) if each is not None
+                }
             if not seen <= set(listed):
                 missing.append((scalar_text(expression, column), seen - set(listed)))
     assert not missing
@@ -624,7 +676,9 @@ def test_what_may_have_no_bounds_is_refused() -> None:
     ):
         with pytest.raises(Unusable):
             call(function, *arguments)
-    assert call("/", whole(1), i).domain.low == -1  # an integer is at least one away from zero, or has no value
+    assert (
+        call("/", whole(1), i).domain.low == -1
+    )  # an integer is at least one away from zero, or has no value
 
 
 def test_no_number_reaches_two_to_the_53rd() -> None:
@@ -650,6 +704,10 @@ def test_one_meaning_of_and_and_or_has_one_form() -> None:
             repr(joined("and" if word == "and" else "or", list(parts)))
             for parts in itertools.permutations([a, b, c, a])
         }
-        nested = joined("or", [c, joined("or", [b, a])]) if word == "or" else joined("and", [c, joined("and", [b, a])])
+        nested = (
+            joined("or", [c, joined("or", [b, a])])
+            if word == "or"
+            else joined("and", [c, joined("and", [b, a])])
+        )
         assert forms == {repr(nested)}
     assert joined("and", [a, a]) == a

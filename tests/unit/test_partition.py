@@ -135,7 +135,10 @@ def test_the_mass_of_an_outcome_is_the_product_of_its_groups() -> None:
     total = Fraction(0)
     for outcome in itertools.product((0, 1), repeat=4):
         exact = math.prod(
-            (rule.chance(n) if shown else 1 - rule.chance(n) for n, shown in zip(counts, outcome, strict=True)),
+            (
+                rule.chance(n) if shown else 1 - rule.chance(n)
+                for n, shown in zip(counts, outcome, strict=True)
+            ),
             start=Fraction(1),
         )
         total += exact
@@ -205,7 +208,8 @@ def test_a_step_of_people_that_come_or_go_is_charged_epsilon_and_delta() -> None
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [("0", "0.1"), ("-1", "0.1"), ("1", "0"), ("1", "-1"), ("1", "1"), ("1", "3/2"), ("10001", "0.1")]
+    ("epsilon", "delta"),
+    [("0", "0.1"), ("-1", "0.1"), ("1", "0"), ("1", "-1"), ("1", "1"), ("1", "3/2"), ("10001", "0.1")],
 )
 def test_absurd_parameters_are_refused(epsilon: str, delta: str) -> None:
     with pytest.raises(InvalidParameter):

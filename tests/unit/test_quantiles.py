@@ -206,7 +206,9 @@ def test_groups_are_chosen_one_by_one_and_targets_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("huge", [2**61, 2**62, 2**63 - 1, 2**63, 2**70])
 def test_weights_of_any_size_never_wrap(huge: int) -> None:
-    law = Quantiles(cells=3, targets=((Fraction(1, 3), Fraction(1, 7), Fraction(2, 3)),)).law((huge, huge, huge))
+    law = Quantiles(cells=3, targets=((Fraction(1, 3), Fraction(1, 7), Fraction(2, 3)),)).law(
+        (huge, huge, huge)
+    )
     ends = [Fraction(huge * i) for i in range(4)]
     wanted = Fraction(huge) + Fraction(1, 7)
     distances = [max(Fraction(0), a - wanted, wanted - b) for a, b in itertools.pairwise(ends)]
@@ -220,9 +222,7 @@ def test_one_epsilon_pays_for_all_groups_and_targets_add_up() -> None:
     one = Quantiles(cells=3, targets=((half, Fraction(0), Fraction(8)),))
     found = one.bound(Distance(l0=6, l1=Fraction(4)))
     assert (found.epsilon, found.delta, found.rho) == (half, 0, half**2 / 8)
-    two = Quantiles(
-        cells=3, targets=((half, Fraction(0), Fraction(8)), (quarter, Fraction(5), Fraction(12)))
-    )
+    two = Quantiles(cells=3, targets=((half, Fraction(0), Fraction(8)), (quarter, Fraction(5), Fraction(12))))
     found = two.bound(Distance(l1=Fraction(4)))
     assert (found.epsilon, found.rho) == (1, (half**2 + half**2) / 8)
     modes = Modes(cells=3, scale=Fraction(8)).bound(Distance(l1=Fraction(4)))
