@@ -1196,8 +1196,8 @@ SEEDS = (
     "SELECT COUNT(*) FROM {t} WHERE " + "(" * 300 + "TRUE" + ")" * 300,
     "SELECT SUM(" + "ABS(" * 200 + "{n}" + ")" * 200 + ") FROM {t}",
     "SELECT SUM({n}" + " + {n}" * 500 + ") FROM {t}",
-    "SELECT SUM(" + "WIDTH_BUCKET(" * 4 + "{n}" + ", 0, 10, 5)" * 4 + ") FROM {t}",
-    "SELECT SUM(" + "NULLIF(" * 7 + "{n}" + ", 7)" * 7 + ") FROM {t}",
+    "SELECT SUM(" + "WIDTH_BUCKET(" * 3 + "{n}" + ", 0, 10, 5)" * 3 + ") FROM {t}",
+    "SELECT SUM(" + "NULLIF(" * 5 + "{n}" + ", 7)" * 5 + ") FROM {t}",
     "SELECT COUNT(*) FROM " + "(SELECT * FROM " * 60 + "{t}" + ") AS q" * 60,
     "SELECT SUM(x) FROM " + "(SELECT {u}, x + x AS x FROM " * 30
     + "(SELECT {u}, {n} AS x FROM {t}) AS z" + ") AS q" * 30,

@@ -323,6 +323,14 @@ class Maker:
                     crafted = [{**row, **here, each.name: self.rng.choice(values)} for row in self.wild(60)]
                     name = f"wild rows with {self.table.name}.{each.name} {end}"
                     shapes[name] = self._many(tuple(crafted))
+        empty: Row = {**dict.fromkeys(d.name for d in self.domains), **here}  # only the group is known
+        shapes[f"{rows} rows of NULLs"] = Shape((empty,), rows)
+        shapes["many rows of NULLs"] = self._many((empty,))
+        for i in range(2):  # in one group, whatever is grouped by
+            same = self.at(groups[i % len(groups)], ["top"], 1)
+            shapes[f"{rows} times the same row, {i}"] = Shape(same, rows)
+            shapes[f"many times the same row, {i}"] = self._many(same)
+        shapes["many times the same wild row"] = self._many(self.wild(1))
         return shapes
 
     def single_rows(self) -> dict[str, Shape]:

@@ -21,6 +21,7 @@ from tests.support import Row, answer, opened, wild_table
 from sfumato.exact import bulk
 from sfumato.exact.coins import SystemCoins
 from sfumato.mechanisms import (
+    Additive,
     DiscreteGaussian,
     DiscreteLaplace,
     Exponential,
@@ -213,6 +214,7 @@ def test_the_error_of_counts_and_sums_is_the_law_s(policy: str, tmp_path: Path) 
     assert len(receipts) == 300
     assert db.budget.spent.amount == 300 * question.price.amount
     for step, found in zip(question.query.steps, errors, strict=True):
+        assert isinstance(step.mechanism, Additive)
         noise = step.mechanism.noise
         assert isinstance(noise, DiscreteLaplace)
         total = sum(abs(e) for e in found) / float(noise.scale)

@@ -22,7 +22,7 @@ from sfumato.budget import Share
 from sfumato.budget.composition import zcdp
 from sfumato.curator.calibrate import calibrate
 from sfumato.exact.coins import Coins
-from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee
+from sfumato.mechanisms import Additive, Distance, Distances, Geometric, Guarantee, Private, Step
 from sfumato.queries.plan import Moments
 from sfumato.sources.duckdb import DuckDB
 
@@ -153,8 +153,8 @@ def distances(l1: int | Fraction) -> Distances:
 
 def test_calibrate_splits_the_price_evenly_and_exactly() -> None:
     query = calibrate((COUNT,) * 3, (distances(1), distances(10), distances(7)), Guarantee.parse("0.1"))
-    assert [step.mechanism.noise for step in query.steps] == [
-        Geometric(scale=Fraction(scale)).noise for scale in (30, 300, 210)
+    assert [step.mechanism for step in query.steps] == [
+        Geometric(scale=Fraction(scale)) for scale in (30, 300, 210)
     ]
     assert query.guarantee() == Guarantee.parse("0.1")
     assert query.guarantee("value") == Guarantee.parse("0.2")
@@ -410,6 +410,12 @@ def counts(db: sf.Database, count: int, epsilon: str = "0.01") -> list[sf.Questi
     ]
 
 
+def half(step: Step[Private], tail: Fraction) -> int:
+    """What the noise of a step passes with probability at most `tail`."""
+    assert isinstance(step.mechanism, Additive)
+    return step.mechanism.noise.window(tail)[-1]
+
+
 def kinds(question: sf.Question) -> set[str]:
     return {step.mechanism.name for step in question.query.steps}
 
@@ -489,8 +495,7 @@ def test_with_a_delta_many_columns_take_gaussian_noise_that_is_narrower(tmp_path
     approximate = db.sql(sql, epsilon="0.1", delta="1e-7")
     assert (kinds(pure), kinds(approximate)) == ({"geometric"}, {"gaussian"})
     spread = [
-        [step.mechanism.noise.window(Fraction(1, 20))[-1] for step in question.query.steps]
-        for question in (pure, approximate)
+        [half(step, Fraction(1, 20)) for step in question.query.steps] for question in (pure, approximate)
     ]
     assert all(narrow < wide for wide, narrow in zip(*spread, strict=True))
     assert approximate.price.delta == Fraction(1, 10**7)
@@ -639,8 +644,8 @@ def test_each_release_of_a_batch_is_about_its_own_question(tmp_path: Path) -> No
             )
         ]
         for column, drawn in zip(true, release.drawn, strict=True):
-            half = max(step.mechanism.noise.window(Fraction(1, 10**12))[-1] for step in question.query.steps)
-            assert all(abs(int(y) - x) <= half for x, y in zip(column, drawn, strict=True))
+            most = max(half(step, Fraction(1, 10**12)) for step in question.query.steps)
+            assert all(abs(int(y) - x) <= most for x, y in zip(column, drawn, strict=True))
     assert releases[2].rows()[0]["n"] == pytest.approx(0, abs=1)
 
 

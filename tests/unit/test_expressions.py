@@ -1,4 +1,4 @@
-"""Expressions on one row: Python and the engine agree on them, their bounds hold, and nothing they meet fails."""
+"""Expressions on one row: Python and the engine agree, bounds hold, and nothing in a row makes them fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import random
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 import pytest
@@ -336,6 +336,14 @@ def only_field(expression: Scalar) -> Field:
     return expression
 
 
+def _is_left_to_the_engine(expression: Scalar) -> bool:
+    """Differences in hours and less: too many to list, so Python says nothing of them."""
+    assert isinstance(expression, Call)
+    unit = expression.arguments[0]
+    fine = expression.function == "diff" and isinstance(unit, Constant) and unit.value in UNITS[-3:]
+    return fine and possible(expression) is None
+
+
 @pytest.mark.parametrize("function", sorted(CASES))
 def test_what_python_says_is_what_the_engine_computes(
     function: str, engine: duckdb.DuckDBPyConnection
@@ -347,13 +355,40 @@ def test_what_python_says_is_what_the_engine_computes(
             try:
                 found: Any = evaluate(expression, value)
             except (ValueError, KeyError) as error:
+                if _is_left_to_the_engine(expression):
+                    continue
                 found = error
             same = expected is None if found is Null.NULL else found == expected
-            if same and not isinstance(found, Null):
-                same = type(found) is type(expected)
+            if same and not isinstance(found, Null) and expression.domain.kind != "number":
+                same = type(found) is type(expected)  # 1 among numbers is 1.0
             if not same:
                 wrong.append((scalar_text(expression, column), value, found, expected))
     assert not wrong
+
+
+FOREIGN: list[Value] = [
+    "Straße",
+    "İstanbul",
+    "ΑΣ",
+    "ŉ",
+    "ǆ",
+    "\u00a0a\u00a0",
+    "\u3000a",
+    "e\u0301",
+    "👨‍👩‍👧x",
+]
+
+
+@pytest.mark.parametrize("function", ["lower", "upper", "trim", "length", "left", "right", "substring"])
+def test_python_and_the_engine_agree_on_every_script(
+    function: str, engine: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A declared key that one of them spells otherwise would be a group that nobody is in."""
+    monkeypatch.setitem(SANE, T, FOREIGN)
+    for expression in CASES[function]:
+        for value, expected in on_each(engine, expression, T):
+            found = evaluate(expression, value)
+            assert (None if found is Null.NULL else found) == expected, (value, found, expected)
 
 
 @pytest.mark.parametrize("function", ["and", "or"])
@@ -420,7 +455,7 @@ SHORT = Field("s", Domain("timestamp", since=DATE(2020, 2, 28), until=DATE(2020,
         (call("bucket", X, whole(0), whole(3), whole(3)), (0, 1, 2, 3, 4)),
         (call("case", call(">", X, real(0.0)), text("up"), text("down")), ("up", "down")),
         (call("case", call(">", X, real(0.0)), text("up"), KEYED), ("up", "A", "b", "É", "")),
-        (call("coalesce", KEYED, text("none")), ("A", "b", "É", "", "none")),
+        (call("coalesce", KEYED, text("none")), ("none", "A", "b", "É", "")),
         (call("case", call(">", I, whole(50)), text("never"), text("always")), ("always",)),
         (call("trunc", text("month"), clamped(FEW)), (DATE(2020, 2, 1), DATE(2020, 3, 1))),
         (call("part", text("day"), clamped(FEW)), (1, 2, 27, 28, 29)),
@@ -441,7 +476,7 @@ def test_at_most_many_values_are_listed() -> None:
         field = Field("i", Domain("integer", Fraction(1), Fraction(size)))
         assert (possible(field) is not None) == listed
         assert (possible(clamped(field)) is not None) == listed
-        assert possible(call("%", clamped(field), whole(2))) == ((0, 1) if listed else (-1, 0, 1))
+        assert possible(call("%", clamped(field), whole(2))) == (0, 1)  # by trying, or by its bounds
 
 
 LISTED = [*itertools.chain.from_iterable(CASES.values())]
@@ -515,6 +550,8 @@ LEAVES: dict[Kind, list[Scalar]] = {
     "timestamp": STAMP_LEAVES,
     "boolean": CONDITION_LEAVES,
 }
+ONE_NUMBER = ("negate", "abs", "sign", "floor", "ceil", "sqrt", "to number", "to integer")
+OF_ANY = ("coalesce", "nullif", "least", "greatest", "case")
 SPANS = [unit for unit in UNITS if unit != "week"]
 COUNTS = [whole(n) for n in (0, 1, 5, 1000)]
 
@@ -529,7 +566,7 @@ class Grower:
         return self.draw(some.sampled_from(options))
 
     def grown(self, kind: Kind, depth: int) -> Scalar:
-        if depth == 0 or self.draw(some.booleans()) is False:
+        if depth == 0 or self.draw(some.integers(0, 3)) == 0:
             return self.pick(LEAVES[kind])  # type: ignore[no-any-return]
         function, *arguments = self.parts(kind, depth - 1)
         try:
@@ -538,58 +575,62 @@ class Grower:
             return self.pick(LEAVES[kind])  # type: ignore[no-any-return]
 
     def parts(self, kind: Kind, depth: int) -> tuple[Any, ...]:
+        """A function and its arguments; what is not chosen is not grown."""
+        names = {
+            "number": [*"+-*/%", "//", *ONE_NUMBER, "round", "length", "part", "diff", "bucket", *OF_ANY],
+            "text": ["lower", "upper", "trim", "concat", "left", "right", "substring", "to text", *OF_ANY],
+            "date": ["trunc", "to date", *OF_ANY],
+            "timestamp": ["trunc", *OF_ANY],
+            "boolean": ["and", "or", "not", *COMPARISONS, "is null", "in"],
+        }
+        name = self.pick(names[kind])
+
         def more(of: Kind = kind) -> Scalar:
             return self.grown(of, depth)
 
-        moments: Kind = self.pick(["date", "timestamp"])
-        either = self.pick(["coalesce", "nullif", "least", "greatest"])
-        of_any = [(either, more(), more()), ("case", more("boolean"), more(), more())]
-        found: dict[Kind, list[tuple[Any, ...]]] = {
-            "number": [
-                *((sign, more(), more()) for sign in ("+", "-", "*", "/", "//", "%")),
-                *((name, more()) for name in ("negate", "abs", "sign", "floor", "ceil", "sqrt")),
-                ("round", more(), self.pick([whole(n) for n in range(-3, 5)])),
-                ("to number", more()),
-                ("to integer", more()),
-                ("to integer", more("boolean")),
-                ("length", more("text")),
-                ("part", text(self.pick(["year", *PARTS])), more(moments)),
-                ("diff", text(self.pick(SPANS)), more(moments), more(moments)),
-                (
-                    "bucket",
-                    self.pick([I, X, FREE, WILD, more()]),
-                    self.pick([whole(0), real(-1.5)]),
-                    self.pick([whole(3), real(2.25)]),
-                    self.pick([whole(1), whole(7), whole(4000)]),
-                ),
-            ],
-            "text": [
-                *((name, more()) for name in ("lower", "upper", "trim")),
-                ("concat", more(), more()),
-                ("left", more(), self.pick(COUNTS)),
-                ("right", more(), self.pick(COUNTS)),
-                ("substring", more(), self.pick([whole(n) for n in (1, 2, 1000)]), self.pick(COUNTS)),
-                ("to text", more(self.pick(["number", "boolean", "date"]))),
-            ],
-            "date": [("trunc", text(self.pick(UNITS)), more()), ("to date", more("timestamp"))],
-            "timestamp": [("trunc", text(self.pick(UNITS)), more())],
-            "boolean": [
-                (self.pick(["and", "or"]), more(), more()),
-                ("not", more()),
-                *((sign, more(of), more(of)) for sign in ("=", "<") for of in ("number", "text", moments)),
-                ("is null", more(self.pick(["number", "text", "date"]))),
-                ("in", more("number"), whole(3), whole(4)),
-            ],
-        }
-        if kind == "boolean":
-            return self.pick(found[kind])  # type: ignore[no-any-return]
-        return self.pick([*found[kind], *of_any])  # type: ignore[no-any-return]
+        match name:
+            case "case":
+                return (name, more("boolean"), more(), more())
+            case "round":
+                return (name, more(), self.pick([whole(n) for n in range(-3, 5)]))
+            case "to integer":
+                return (name, more(self.pick(["number", "boolean"])))
+            case "length":
+                return (name, more("text"))
+            case "part":
+                return (name, text(self.pick(["year", *PARTS])), more(self.pick(["date", "timestamp"])))
+            case "diff":
+                of = self.pick(["date", "timestamp"])
+                return (name, text(self.pick(SPANS)), more(of), more(of))
+            case "bucket":
+                low, high = self.pick([whole(0), real(-1.5)]), self.pick([whole(3), real(2.25)])
+                subject = self.pick([I, X, FREE, WILD, None]) or more()
+                return (name, subject, low, high, self.pick([whole(1), whole(7), whole(4000)]))
+            case "left" | "right":
+                return (name, more(), self.pick(COUNTS))
+            case "substring":
+                return (name, more(), self.pick([whole(n) for n in (1, 2, 1000)]), self.pick(COUNTS))
+            case "to text":
+                return (name, more(self.pick(["number", "boolean", "date"])))
+            case "trunc":
+                return (name, text(self.pick(UNITS)), more())
+            case "to date":
+                return (name, more("timestamp"))
+            case "is null":
+                return (name, more(self.pick(["number", "text", "date"])))
+            case "in":
+                return (name, more("number"), whole(3), whole(4))
+        if name in COMPARISONS:
+            of = self.pick(["number", "text", "date", "timestamp"])
+            return (name, more(of), more(of))
+        alone = name in ONE_NUMBER or name in ("lower", "upper", "trim", "not")
+        return (name, more()) if alone else (name, more(), more())
 
 
 @some.composite
 def expressions(draw: some.DrawFn) -> Scalar:
     kind = draw(some.sampled_from([*LEAVES, "number", "number"]))
-    return Grower(draw).grown(kind, 3)
+    return Grower(draw).grown(kind, 4)
 
 
 EPSILON = Fraction(1, 10**9)  # doubles are rounded, bounds are not
@@ -609,11 +650,11 @@ def is_within(value: Any, expression: Scalar) -> bool:
         return False
     if domain.kind == "integer":
         return isinstance(value, int) and domain.low <= value <= domain.high
-    room = EPSILON * max(abs(domain.low), abs(domain.high), 1)
-    return domain.low - room <= Fraction(value) <= domain.high + room
+    room = EPSILON * max(abs(domain.low), abs(domain.high), Fraction(1))
+    return bool(domain.low - room <= Fraction(value) <= domain.high + room)
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(expression=expressions())
 def test_whatever_stands_in_the_rows_nothing_fails_and_bounds_hold(
     engine: duckdb.DuckDBPyConnection, expression: Scalar
@@ -683,31 +724,24 @@ def test_what_may_have_no_bounds_is_refused() -> None:
 
 def test_no_number_reaches_two_to_the_53rd() -> None:
     grown: Scalar = clamped(J)
-    with pytest.raises(Unusable, match="as large as"):
-        for _ in range(9):
-            grown = call("*", grown, clamped(J))
+    grown = call("*", grown, clamped(J))
     assert bounds(grown)[1] < LARGEST
+    with pytest.raises(Unusable, match="as large as"):
+        call("*", grown, clamped(J))
 
 
 def test_an_expression_that_doubles_at_every_level_is_refused_in_time() -> None:
     grown: Scalar = call("+", i, whole(0))
+    while grown.size * 2 + 1 <= BIGGEST:
+        grown = call("least", grown, grown)
     with pytest.raises(Unusable, match="too long"):
-        for _ in range(64):
-            grown = call("least", grown, grown)
-    assert grown.size <= BIGGEST
+        call("least", grown, grown)
 
 
-def test_one_meaning_of_and_and_or_has_one_form() -> None:
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_one_meaning_of_and_and_or_has_one_form(word: Literal["and", "or"]) -> None:
     a, b, c = call(">", I, whole(1)), B, call("is null", T)
-    for word in ("and", "or"):
-        forms = {
-            repr(joined("and" if word == "and" else "or", list(parts)))
-            for parts in itertools.permutations([a, b, c, a])
-        }
-        nested = (
-            joined("or", [c, joined("or", [b, a])])
-            if word == "or"
-            else joined("and", [c, joined("and", [b, a])])
-        )
-        assert forms == {repr(nested)}
-    assert joined("and", [a, a]) == a
+    parts: list[Scalar] = [a, b, c, a]
+    forms = {repr(joined(word, list(order))) for order in itertools.permutations(parts)}
+    assert forms == {repr(joined(word, [c, joined(word, [b, a])]))}
+    assert joined(word, [a, a]) == a

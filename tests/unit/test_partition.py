@@ -159,7 +159,7 @@ def test_the_mass_of_an_outcome_is_the_product_of_its_groups() -> None:
 def test_several_groups_at_once_keep_the_bound_that_is_claimed(
     epsilon: Fraction, delta: Fraction, counts: list[int], moves: list[int]
 ) -> None:
-    """Every set of outcomes: the excess of one law over e^epsilon times the other adds up to delta at most."""
+    """Every set of outcomes: what one law exceeds e^epsilon times the other by adds up to delta at most."""
     rule = rule_of(epsilon, delta)
     others = [max(0, n + move) for n, move in zip(counts, moves, strict=False)]
     changed = sum(a != b for a, b in zip(counts, others, strict=True))
@@ -187,7 +187,7 @@ def test_the_bound_is_k_times_epsilon_and_delta() -> None:
         assert (found.epsilon, found.delta) == (Fraction(groups, 3), Fraction(groups, 1000))
         assert found.rho is None  # a delta is no zCDP
     nothing = rule.bound(Distance(l0=0))
-    assert (nothing.epsilon, nothing.delta) == (0, 0)
+    assert (nothing.epsilon, nothing.delta) == (Fraction(0), Fraction(0))
     assert rule.bound(Distance(l0=5000, linf=Fraction(1))).delta == 1
 
 
@@ -203,7 +203,7 @@ def test_nothing_is_proved_where_a_count_may_move_by_more_than_one(far: Distance
 def test_a_step_of_people_that_come_or_go_is_charged_epsilon_and_delta() -> None:
     near = Distance(l0=2, linf=Fraction(1))
     step = Step(Partition(epsilon=Fraction(1), delta=Fraction(1, 10**6)), Distances(near, near.times(2)))
-    assert (step.bound().epsilon, step.bound().delta) == (2, Fraction(2, 10**6))
+    assert (step.bound().epsilon, step.bound().delta) == (Fraction(2), Fraction(2, 10**6))
     assert step.bound("value").epsilon is None  # by two: a distance that is derived more sharply is needed
 
 

@@ -221,10 +221,10 @@ def test_one_epsilon_pays_for_all_groups_and_targets_add_up() -> None:
     quarter, half = Fraction(1, 4), Fraction(1, 2)
     one = Quantiles(cells=3, targets=((half, Fraction(0), Fraction(8)),))
     found = one.bound(Distance(l0=6, l1=Fraction(4)))
-    assert (found.epsilon, found.delta, found.rho) == (half, 0, half**2 / 8)
+    assert (found.epsilon, found.delta, found.rho) == (half, Fraction(0), half**2 / 8)
     two = Quantiles(cells=3, targets=((half, Fraction(0), Fraction(8)), (quarter, Fraction(5), Fraction(12))))
     found = two.bound(Distance(l1=Fraction(4)))
-    assert (found.epsilon, found.rho) == (1, (half**2 + half**2) / 8)
+    assert (found.epsilon, found.rho) == (Fraction(1), (half**2 + half**2) / 8)
     modes = Modes(cells=3, scale=Fraction(8)).bound(Distance(l1=Fraction(4)))
     assert (modes.epsilon, modes.rho) == (half, half**2 / 8)
     for far in (Distance(), Distance(l0=3), Distance(linf=Fraction(1))):

@@ -125,11 +125,16 @@ def constant(value: Value | None, kind: Kind) -> Constant:
     return Constant(value, Domain(kind))
 
 
+# How often an engine's text repeats each argument of a function: nested, it would grow without end.
+_PRINTED = {"bucket": (4, 3, 2, 3), "/": (1, 2), "//": (1, 2), "%": (1, 2), "sqrt": (2,), "nullif": (2, 1)}
+
+
 def call(function: str, *arguments: Scalar) -> Call:
     """A function applied to arguments, or `Unusable`."""
-    size = 1 + sum(each.size for each in arguments)
+    times = _PRINTED.get(function, ())
+    size = 1 + sum(each.size * (times[i] if i < len(times) else 1) for i, each in enumerate(arguments))
     if size > BIGGEST:
-        raise Unusable("an expression becomes too long when its subqueries are written out", "Shorten it.")
+        raise Unusable("an expression becomes too long when it is written out", "Nest it less deeply.")
     return Call(function, arguments, RULES[function](*arguments), size)
 
 
@@ -190,8 +195,9 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
     used = fields(expression)
     if len(used) <= 1:
         inputs = _inputs(expression, next(iter(used), None))
-        if inputs is not None:
-            return _results(expression, inputs)
+        results = None if inputs is None else _results(expression, inputs)
+        if results is not None:
+            return results
     match expression.function:
         case "case":
             *pairs, otherwise = expression.arguments
@@ -232,8 +238,8 @@ def _results(expression: Call, inputs: tuple[Value | None, ...]) -> tuple[Value,
     for value in inputs:
         try:
             result = evaluate(expression, value)
-        except (ValueError, OverflowError, TypeError, AttributeError):
-            return None
+        except (ValueError, OverflowError, TypeError, AttributeError, KeyError):
+            return None  # Python has no such value, or no such function
         if not isinstance(result, Null):
             found[result] = None
     if len(found) > MANY:

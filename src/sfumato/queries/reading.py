@@ -374,7 +374,8 @@ class Reader:
                 pattern = self.value(node.expression, scope)
                 if not isinstance(pattern, Constant):
                     text.refuse(node.expression, "the pattern is not a text", "Write it out: LIKE 'abc%'")
-                return self.call(node, _TEXT_CONDITIONS[kind], self.raw(node.this, scope), pattern)
+                found = self.call(node, _TEXT_CONDITIONS[kind], self.raw(node.this, scope), pattern)
+                return self.call(node, "not", found) if node.arguments.get("negate") else found
         found = self.raw(node, scope)
         if found.domain.kind != "boolean" or (isinstance(found, Constant) and found.value is None):
             name = node.name if node.kind == "Column" else word(node)

@@ -364,6 +364,8 @@ class _Query:
                 return [f"{self._seen(value)} * {measure.whole}"]
             case Spread() | Kinds():
                 return [f"{self.pieces.name('COUNT(*)')} * {measure.whole}"]
+            case Selected():  # where each row is a unit: of persons it is counted apart
+                return [self.pieces.name("COUNT(*)")]
         raise AssertionError("it has a query of its own")
 
     def maybe_heavy(self, measure: Measure) -> str:
