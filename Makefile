@@ -19,6 +19,7 @@ test: $(READY)
 	$(BIN)/python benchmarks/noise.py --smoke
 	$(BIN)/python benchmarks/accounting.py --smoke
 	$(BIN)/python benchmarks/audit.py --smoke
+	$(BIN)/python benchmarks/sql.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

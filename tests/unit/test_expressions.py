@@ -337,8 +337,10 @@ def only_field(expression: Scalar) -> Field:
 
 
 def _is_left_to_the_engine(expression: Scalar) -> bool:
-    """Differences in hours and less: too many to list, so Python says nothing of them."""
+    """Patterns, and differences in hours and less: Python says nothing of them, and no key rests on it."""
     assert isinstance(expression, Call)
+    if expression.function in ("like", "ilike"):
+        return possible(expression) == (False, True)
     unit = expression.arguments[0]
     fine = expression.function == "diff" and isinstance(unit, Constant) and unit.value in UNITS[-3:]
     return fine and possible(expression) is None
@@ -387,7 +389,11 @@ def test_python_and_the_engine_agree_on_every_script(
     monkeypatch.setitem(SANE, T, FOREIGN)
     for expression in CASES[function]:
         for value, expected in on_each(engine, expression, T):
-            found = evaluate(expression, value)
+            try:
+                found = evaluate(expression, value)
+            except ValueError:  # one letter becomes several, or a blank that is no space: nothing is said
+                assert function in ("lower", "upper", "trim")
+                continue
             assert (None if found is Null.NULL else found) == expected, (value, found, expected)
 
 

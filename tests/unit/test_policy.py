@@ -143,6 +143,55 @@ def test_a_wrong_policy_names_file_line_and_key(old: str, new: str, line: int | 
     assert caught.value.file == "clinic.toml"
 
 
+LABS = """
+[tables.labs]
+unit = "visit -> visits.pid"
+rows_per_person = 3
+
+[tables.labs.columns]
+visit = "integer"
+taken = { type = "timestamp", low = 2024-01-01, high = 2024-12-31 }
+"""
+
+
+def test_a_unit_may_be_reached_through_another_table_and_days_have_bounds() -> None:
+    labs = read(GOOD + LABS).table("labs")
+    assert labs is not None
+    assert (labs.unit, labs.through, labs.rows_per_person) == ("visit", ("visits", "pid"), 3)
+    taken = labs.column("taken")
+    assert taken is not None
+    assert (taken.since, taken.until) == (datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))
+    assert (taken.low, taken.high) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("visit -> visits.pid", "visit -> visits", "is no reference"),
+        ("visit -> visits.pid", "-> visits.pid", "is no reference"),
+        ("visit -> visits.pid", "visit -> nothing.pid", "does not say whom a row belongs to"),
+        ("visit -> visits.pid", "visit -> regions.name", "does not say whom a row belongs to"),
+        ("visit -> visits.pid", "visit -> visits.nothing", "is no column it could refer to"),
+        ("visit -> visits.pid", "visit -> visits.ward", "is no column it could refer to"),
+        ("visit -> visits.pid", "visit -> labs.visit", "go round in a circle"),
+        ("visit -> visits.pid", "other -> visits.pid", "not one of the declared columns"),
+        ("low = 2024-01-01, high = 2024-12-31", "low = 2024-01-01", "no high"),
+        ("low = 2024-01-01, high = 2024-12-31", "low = 1, high = 2", "is not a day"),
+        (
+            "low = 2024-01-01, high = 2024-12-31",
+            "low = 2024-01-01T00:00:00, high = 2024-12-31",
+            "is not a day",
+        ),
+        ("low = 2024-01-01, high = 2024-12-31", "low = 2024-12-31, high = 2024-01-01", "above low|before"),
+        ("low = 2024-01-01, high = 2024-12-31", 'grid = "1/2"', "only a number column"),
+    ],
+)
+def test_a_wrong_reference_or_day_is_refused(old: str, new: str, says: str) -> None:
+    assert old in LABS
+    with pytest.raises(PolicyError, match=says):
+        read(GOOD + LABS.replace(old, new))
+
+
 def test_a_missing_or_unreadable_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="sfumato init"):
         policies.load(tmp_path / "no.toml")

@@ -157,7 +157,9 @@ def test_the_law_of_a_quantile_is_what_its_words_say(
     """exp(-distance / scale), normalised: computed here anew, with fractions."""
     ends = [0, *itertools.accumulate(group)]
     wanted = rank * ends[-1] + offset
-    distances = [max(Fraction(0), a - wanted, wanted - b) for a, b in itertools.pairwise(ends)]
+    below, above = [a - wanted for a in ends[:-1]], [wanted - b for b in ends[1:]]
+    below[0] = above[-1] = Fraction(0)  # the outer cells hold every rank beyond them
+    distances = [max(Fraction(0), *pair) for pair in zip(below, above, strict=True)]
     weights = [numbers.exp(-each / scale) for each in distances]
     total = sum(weights, start=numbers.ZERO)
     (law,) = Quantiles(cells=len(group), targets=((rank, offset, scale),)).law(tuple(group)).laws
@@ -211,7 +213,9 @@ def test_weights_of_any_size_never_wrap(huge: int) -> None:
     )
     ends = [Fraction(huge * i) for i in range(4)]
     wanted = Fraction(huge) + Fraction(1, 7)
-    distances = [max(Fraction(0), a - wanted, wanted - b) for a, b in itertools.pairwise(ends)]
+    below, above = [a - wanted for a in ends[:-1]], [wanted - b for b in ends[1:]]
+    below[0] = above[-1] = Fraction(0)  # the outer cells hold every rank beyond them
+    distances = [max(Fraction(0), *pair) for pair in zip(below, above, strict=True)]
     assert [law.laws[0].costs.cost(j) for j in range(3)] == [each / Fraction(2, 3) for each in distances]
     modes = Modes(cells=3, scale=Fraction(1, 5)).law((huge, 0, 1))
     assert [modes.laws[0].costs.cost(j) for j in range(3)] == [0, 5 * huge, 5 * (huge - 1)]

@@ -92,7 +92,9 @@ class Database:
     def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
         names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
         some = 'ask with a delta: delta="1e-6", in a terminal --delta 1e-6'
-        if self.ledger.total.rho is not None or not self.ledger.total.delta:
+        if self.ledger.total.rho is not None:
+            some = "ask a database whose budget counts epsilon and has a delta"
+        elif not self.ledger.total.delta:
             some = "let the owner give the budget a delta"
         return Unsupported(
             f"the values of {names} are private: nobody declared which ones exist, and without a delta none "

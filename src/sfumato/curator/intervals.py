@@ -30,6 +30,7 @@ from sfumato.mechanisms import Additive
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
+    Compared,
     Expression,
     Function,
     KeyOf,
@@ -47,13 +48,15 @@ if TYPE_CHECKING:
 
     from sfumato.curator.calibrate import Query, Uses
     from sfumato.mechanisms import Line
-    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.plan import Having, Measure, Plan
 
 Ends = tuple[float, float]
 Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
+TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
+STEEPEST = Fraction(10) ** 140  # of the slopes that a price is split by
 TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
 EXAMPLE = 1000  # rows of a group, where an error depends on how many there are
@@ -237,7 +240,7 @@ class Errors:
         ranges = [around(float(b / a)) for b, _ in others]
         if len(others) == 1 and self.times == 1:
             return min(Fraction(_pair(first, others[0][1], tail, *ranges[0])) * a, union)
-        laws = ((first, 1.0), *((noise, high) for (_, noise), (_, high) in zip(others, ranges, strict=True)))
+        laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
         return min(Fraction(_several(laws, self.times, tail)) * a, union)
 
     def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
@@ -383,7 +386,7 @@ class Errors:
         ranges = [_range_around(b / a) for b, _ in others]
         if len(others) == 1 and self.times == 1:
             return _above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
-        laws = ((first, 1.0), *((noise, high) for (_, noise), (_, high) in zip(others, ranges, strict=True)))
+        laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
         return _above(min(_several(laws, self.times, tail) * a, union))
 
 
@@ -456,6 +459,7 @@ def uses(plan: Plan) -> Uses:
     drawn = [[_typical(measure)] * measure.places for measure in plan.measures]
     found: list[tuple[tuple[int, Fraction], ...]] = []
     shown = [output.expression for output in plan.outputs] + [expression for expression, _ in plan.order]
+    shown += _compared(plan.having)
     for expression in shown:
         if isinstance(expression, KeyOf):
             continue
@@ -471,11 +475,20 @@ def uses(plan: Plan) -> Uses:
                 after = errors.value(expression, drawn)
                 drawn[i][place] -= step
                 if before is not None and after is not None and after != before:
-                    slope = float((after - before) / step)
+                    slope = float(min(abs(after - before) / step, STEEPEST))
                     weights[i] = weights.get(i, 0.0) + slope * slope
         if weights:
             found.append(tuple((i, Fraction(math.sqrt(weight))) for i, weight in weights.items()))
     return tuple(found)
+
+
+def _compared(having: Having | None) -> list[Expression]:
+    """The numbers that a condition on released rows looks at."""
+    if having is None:
+        return []
+    if isinstance(having, Compared):
+        return [having.left, having.right]
+    return [each for part in having.parts for each in _compared(part)]
 
 
 def _typical(measure: Measure) -> int:
@@ -486,20 +499,24 @@ def _typical(measure: Measure) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _several(laws: tuple[tuple[Line, float], ...], times: int, tail: Fraction) -> float:
+def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Fraction) -> float:
     """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws, each drawn so many times.
 
-    Each law is summed into blocks of one common width, every block moved to its upper end, which only makes
-    large sums more likely; then the blocks are convolved. What the windows leave out is added.
+    The weights are any in the ranges that stand beside the laws. Each law is summed into blocks of one common
+    width, every block moved to its upper end and weighted as is worst, which only makes large sums more
+    likely; then the blocks are convolved. What the windows leave out is added.
     """
     spared = tail / (1 << 12) / times
-    windows = [noise.window(spared)[-1] * weight for noise, weight in laws]
+    windows = [noise.window(spared)[-1] * high for noise, _, high in laws]
     width = max(2 * max(windows) / GRID, 1e-300)
     total: NDArray[np.float64] = np.ones(1)
     start = 0
-    for (noise, weight), reach in zip(laws, windows, strict=True):
+    for (noise, low, high), reach in zip(laws, windows, strict=True):
         first, last = math.floor(-reach / width) - 1, math.ceil(reach / width)
-        edges = np.arange(first, last + 1, dtype=np.float64) * np.float64(width / weight)
+        blocks = np.arange(first, last + 1, dtype=np.float64) * np.float64(width)
+        # a positive draw weighs most by the larger weight, a negative one by the smaller
+        edges = np.where(blocks > 0, blocks / high, blocks / max(low, TINY))
+        edges[0] = -HUGE  # whatever lies lower is moved up into the lowest block
         beyond = noise.tails(edges)
         masses = np.maximum(beyond[:-1] - beyond[1:], 0.0)  # of (edge, next edge], moved to the next edge
         total = np.convolve(total, masses)

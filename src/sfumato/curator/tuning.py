@@ -26,9 +26,9 @@ import numpy as np
 
 from sfumato.curator.calibrate import SELECTION
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.expressions import Call, Tuned, parts_of, possible
+from sfumato.queries.expressions import Call, parts_of, possible
 from sfumato.queries.plan import PARTS, Arithmetic, KeyOf, Moments, Plan, Weighted
-from sfumato.queries.policy import MOST_ROWS, Measured, TunedColumn, Tuning
+from sfumato.queries.policy import MOST_ROWS, Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.relations import Where
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
 
 BITS = 192  # probabilities are whole multiples of 2^-192, rounded down
-LONGEST = 1 << 20  # counts by which every group must be shown
+LONGEST = 1 << 17  # counts by which every group must be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Partition(ForIntegers, Mechanism[Vector, Vector]):
         if delta >= 1:
             raise InvalidParameter("delta", delta, "a probability is below 1")
         set_fields(self, epsilon=price("epsilon", self.epsilon), delta=delta)
+        _chances(self.epsilon, self.delta)  # whoever makes the rule is told if it shows nothing
 
     def chance(self, count: int) -> Fraction:
         """The probability that a group of so many persons is shown."""

@@ -8,6 +8,7 @@ It rests on McSherry and Talwar (2007) for the exponential mechanism and on Smit
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,7 +50,8 @@ class Quantiles(ForIntegers, Mechanism[Vector, Vector]):
     """For every group and target a cell whose ranks lie near rank * (weight of the group) + offset.
 
     A cell j with weight B before it and w in it lies at the distance max(0, B - r, r - B - w) from the rank
-    r, and is chosen with probability proportional to exp(-distance / scale).
+    r, and is chosen with probability proportional to exp(-distance / scale). The first cell holds all ranks
+    below it as well, and the last one all above, so that some cell always has distance 0.
 
     Guarantee: pure DP, epsilon = the sum over targets of 2 max(rank, 1 - rank) l1 / scale; and zCDP, the sum
     of the eighths of their squares. Proof: docs/explanation/quantiles.md#guarantee.
@@ -77,7 +79,7 @@ class Quantiles(ForIntegers, Mechanism[Vector, Vector]):
     def law(self, answer: Vector) -> Choices:
         laws: list[Softmax] = []
         for group in split(answer, self.cells):
-            before = np.concatenate(([0], np.cumsum(group))).astype(np.object_)
+            before = np.array([0, *itertools.accumulate(group)], dtype=np.object_)  # weights of any size
             laws += [Softmax(self._costs(before, target)) for target in self.targets]
         return Choices(tuple(laws))
 
@@ -87,9 +89,9 @@ class Quantiles(ForIntegers, Mechanism[Vector, Vector]):
         unit = math.lcm(rank.denominator, offset.denominator)
         wanted = int((rank * int(before[-1]) + offset) * unit)
         starts, ends = before[:-1] * unit, before[1:] * unit
-        far = np.maximum(np.maximum(starts - wanted, wanted - ends), 0)
-        far = far - far.min()
-        costs = far * scale.denominator
+        below, above = starts - wanted, wanted - ends
+        below[0] = above[-1] = 0  # the first cell holds every lower rank, the last one every higher
+        costs = np.maximum(np.maximum(below, above), 0) * scale.denominator
         most = int(costs.max())
         return Costs(costs.astype(np.int64) if most < 1 << 62 else costs, unit * scale.numerator)
 

@@ -245,6 +245,8 @@ class _Asking:
             return Aggregate("count", (self.only_if(condition, self.only_if(holds, ONE, node), node),))
         if node.kind == "Count":
             return self.count(node, inner_node, condition)
+        if node.kind in ("LogicalOr", "LogicalAnd"):
+            text.refuse(node, f"{word(node)} would tell about single persons", "Write COUNT_IF(condition).")
         if inner_node.kind == "Distinct":
             text.refuse(node, f"DISTINCT is not supported in {word(node)}", "Write it without DISTINCT.")
         if node.kind in ("Min", "Max", "Median"):

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Literal
 from sfumato.queries.functions import DAYS, PARTS, Null, Outcome, apply, truncated
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Kind, Value
+    from sfumato.queries.policy import Kind, Tuned, Value
 
 LARGEST = 1 << 53  # a number in an expression stays below this, where every integer is a double
 MANY = 5_000  # so many values are listed at most, when the values of an expression become public keys
 LONGEST = 1 << 31  # characters of a text, at most
-BIGGEST = 4_000  # nodes of an expression: subqueries are written out, and could double at every level
+BIGGEST = 1_500  # nodes of an expression: subqueries are written out, and could double at every level
 FIRST, LAST = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
@@ -33,15 +33,6 @@ class Unusable(Exception):
     def __init__(self, problem: str, advice: str, field: Field | None = None) -> None:
         self.problem, self.advice, self.field = problem, advice, field
         super().__init__(problem)
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """What was found out, privately, about a column: see `curator.tuning`."""
-
-    centre: Fraction
-    total: Fraction  # of |value| of one person, beyond which people are few
-    centred: Fraction  # of |value - centre| of one person
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +117,15 @@ def constant(value: Value | None, kind: Kind) -> Constant:
 
 
 # How often an engine's text repeats each argument of a function: nested, it would grow without end.
-_PRINTED = {"bucket": (4, 3, 2, 3), "/": (1, 2), "//": (1, 2), "%": (1, 2), "sqrt": (2,), "nullif": (2, 1)}
+_PRINTED = {
+    "bucket": (4, 3, 2, 3),
+    "/": (1, 2),
+    "//": (1, 2),
+    "%": (1, 2),
+    "sqrt": (2,),
+    "nullif": (2, 1),
+    "trunc": (1, 2),
+}
 
 
 def call(function: str, *arguments: Scalar) -> Call:
@@ -318,13 +317,13 @@ def clamped(expression: Scalar) -> Scalar:
     if domain.kind in ("date", "timestamp"):
         since, until = domain.since or FIRST, domain.until or LAST
         known = Domain(domain.kind, since=since, until=until, keys=domain.keys)
-        return Call("sane", (expression,), known, 2)
+        return Call("sane", (expression,), known, 6)
     if domain.low is None or domain.high is None:
         return expression
     known = Domain(
         domain.kind, domain.low, domain.high, domain.exponent, tuned=domain.tuned, required=domain.required
     )
-    return Call("clamp", (expression,), known, 2)
+    return Call("clamp", (expression,), known, 6)
 
 
 def named(expression: Scalar) -> str:

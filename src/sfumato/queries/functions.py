@@ -11,6 +11,7 @@ import datetime
 import enum
 import math
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 PARTS = {
     "quarter": (1, 4),
     "month": (1, 12),
-    "week": (1, 53),
     "day": (1, 31),
     "dow": (0, 6),
     "isodow": (1, 7),
@@ -90,7 +90,8 @@ def _modulo(a: int, b: int) -> Any:
 
 def _round(x: float, digits: int) -> Any:
     ten = 10.0**digits
-    away = math.floor(abs(x) * ten + 0.5) / ten  # half away from zero
+    whole = math.floor(abs(x) * ten)
+    away = (whole + (abs(x) * ten - whole >= 0.5)) / ten  # half away from zero
     return type(x)(math.copysign(away, x))
 
 
@@ -106,6 +107,27 @@ def _concat(*values: str) -> str:
 
 def _substring(text: str, start: int, length: int) -> str:
     return text[start - 1 : start - 1 + length]
+
+
+def _letters(text: str, change: Callable[[str], str]) -> str:
+    """Letter by letter, as engines do it; where one letter becomes several they differ, and none is tried."""
+    letters = [change(letter) for letter in text]
+    if any(len(letter) != 1 for letter in letters):
+        raise ValueError(text)
+    return "".join(letters)
+
+
+def _trimmed(text: str) -> str:
+    left = text.strip(" ")
+    if any(end.isspace() and not end.isascii() for end in (left[:1], left[-1:])):
+        raise ValueError(text)  # which blanks of other scripts go is the engine's own affair
+    return left
+
+
+def _like(text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern of % and _."""
+    parts = ((".*" if c == "%" else "." if c == "_" else re.escape(c)) for c in pattern)
+    return re.fullmatch("".join(parts), text, re.DOTALL) is not None
 
 
 def truncated(unit: str, moment: datetime.date) -> datetime.date:
@@ -136,7 +158,6 @@ def _part(unit: str, moment: datetime.date) -> int:
         "quarter": (moment.month + 2) // 3,
         "month": moment.month,
         "day": moment.day,
-        "week": calendar.week,
         "dow": calendar.weekday % 7,
         "isodow": calendar.weekday,
         "doy": moment.timetuple().tm_yday,
@@ -201,11 +222,13 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "round": _round,
     "sqrt": lambda x: math.sqrt(x) if x >= 0 else NULL,
     "bucket": _bucket,
+    "like": lambda text, pattern: _like(text, pattern),
+    "ilike": lambda text, pattern: _like(_letters(text, str.lower), _letters(pattern, str.lower)),
     "starts with": str.startswith,
     "contains": lambda text, part: part in text,
-    "lower": str.lower,
-    "upper": str.upper,
-    "trim": lambda text: text.strip(" "),
+    "lower": lambda text: _letters(text, str.lower),
+    "upper": lambda text: _letters(text, str.upper),
+    "trim": lambda text: _trimmed(text),
     "concat": _concat,
     "substring": _substring,
     "left": lambda text, count: text[:count],

@@ -24,8 +24,6 @@ from sfumato.mechanisms import Guarantee
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sfumato.queries.expressions import Tuned
-
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
 T = TypeVar("T", "Column", "Table")
@@ -38,6 +36,15 @@ MOST_KEYS = 10**6
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was found out, privately, about a column: see `curator.tuning`."""
+
+    centre: Fraction
+    total: Fraction  # of |value| of one person, beyond which people are few
+    centred: Fraction  # of |value - centre| of one person
 
 
 @dataclass(frozen=True, slots=True)

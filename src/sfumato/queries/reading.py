@@ -41,14 +41,13 @@ _PLAIN = {
 }
 _TEXT_CONDITIONS = {"Like": "like", "ILike": "ilike", "StartsWith": "starts with", "Contains": "contains"}
 _PART_OF = {
-    **{unit.capitalize(): unit for unit in UNITS},
+    **{unit.capitalize(): unit for unit in UNITS if unit != "week"},
     "DayOfWeek": "dow",
     "DayOfWeekIso": "isodow",
     "DayOfYear": "doy",
     "DayOfMonth": "day",
-    "WeekOfYear": "week",
 }
-_PART_NAMES = {"dayofweek": "dow", "dayofyear": "doy", "weekofyear": "week", "dayofmonth": "day"}
+_PART_NAMES = {"dayofweek": "dow", "dayofyear": "doy", "dayofmonth": "day"}
 _CASTS: dict[str, Kind] = {
     **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "number"),
     **dict.fromkeys(("INT", "BIGINT", "SMALLINT", "TINYINT"), "integer"),

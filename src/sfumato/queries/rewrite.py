@@ -44,6 +44,7 @@ STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sum
 FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
+MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
 
 Name = Literal[
     "count",
@@ -196,7 +197,7 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
             case "people":
                 found.append(People(_only(each.values), min(cap, groups) if groups else cap))
             case "distinct":
-                found.append(Distinct(each.values[0], cap))
+                found.append(Distinct(each.values[0], min(cap, MOST_PAIRS)))
             case "quantile":
                 ranks.setdefault(each.values[0], []).append(each.rank)
             case "mode":

@@ -182,6 +182,9 @@ class Rows:
                 "whether a row is kept would depend on rows of other people",
                 "Both columns must be the one that names the person: person IN (SELECT person FROM ...)",
             )
+        if value.domain.kind != other_value.domain.kind:
+            told = f"one table names persons by {value.domain.kind}, the other by {other_value.domain.kind}"
+            self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
         return Among(relation, None, other.relation, None, negated)
 
     # Joins --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from sfumato.errors import SyntaxRefused
 from sfumato.queries.asking import ask
-from sfumato.queries.syntax import Node, Text
+from sfumato.queries.syntax import Missing, Node, Text, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def parse(sql: str, policy: Policy) -> Plan:
             raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
         tree = _node(statements[0], 0)
         if tree is not None:
-            return ask(tree, Text(sql, policy))
+            return _asked(tree, Text(sql, policy))
     except ParseError as error:
         raise _syntax(sql, error) from None
     except TokenError:
@@ -60,6 +60,13 @@ def parse(sql: str, policy: Policy) -> Plan:
     raise SyntaxRefused(
         "the query is nested too deeply", "Write it with fewer parentheses and terms.", sql=sql
     )
+
+
+def _asked(tree: Node, text: Text) -> Plan:
+    try:
+        return ask(tree, text)
+    except Missing as missing:
+        text.refuse(missing.node, f"{word(missing.node)} lacks an argument", "Write all of them.")
 
 
 def _node(tree: exp.Expr, depth: int) -> Node | None:

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
 
 
+class Missing(Exception):
+    """A node lacks an argument that it needs."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        super().__init__(node.kind)
+
+
 @dataclass(slots=True)
 class Node:
     """One node: what the parser calls it, its arguments, and where it stands."""
@@ -31,8 +39,9 @@ class Node:
 
     def __getitem__(self, name: str) -> Node:
         """The node under an argument."""
-        found = self.arguments[name]
-        assert isinstance(found, Node)
+        found = self.arguments.get(name)
+        if not isinstance(found, Node):
+            raise Missing(self)
         return found
 
     @property

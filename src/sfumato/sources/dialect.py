@@ -25,7 +25,6 @@ SQL_TYPE: dict[Kind, str] = {
 _TEMPLATES = {
     "is null": "({} IS NULL)",
     "not": "(NOT {})",
-    "negate": "(- {})",
     "abs": "ABS({})",
     "sign": "CAST(SIGN({}) AS BIGINT)",
     "sqrt": "(CASE WHEN {0} >= 0 THEN SQRT(CAST({0} AS DOUBLE)) END)",
@@ -95,6 +94,8 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], printed: lis
         case "nullif":
             a, b = alike(arguments, printed)
             return f"(CASE WHEN {a} = {b} THEN NULL ELSE {printed[0]} END)"
+        case "negate":
+            return f"CAST(- {printed[0]} AS {SQL_TYPE[kind]})"
         case "+" | "-" | "*":
             sides = [_as_kind(a, p, kind) for a, p in zip(arguments, printed, strict=True)]
             return f"({sides[0]} {function} {sides[1]})"
@@ -112,11 +113,16 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], printed: lis
         case "concat":
             return f"(({' || '.join(printed)}) COLLATE C)"
         case "part":
-            return f"EXTRACT({_word(arguments[0])} FROM {printed[1]})"
+            return f"CAST(EXTRACT({_word(arguments[0])} FROM {printed[1]}) AS BIGINT)"
+        case "trunc" if _word(arguments[0]) == "week":
+            # DATE_TRUNC and EXTRACT of weeks are tried on the extremes of the column when a query is planned,
+            # and raise on dates at the end of what the engine can hold: an error that one row could cause
+            day = f"CAST({printed[1]} AS DATE)"
+            return f"CAST({day} - CAST(EXTRACT(isodow FROM {day}) - 1 AS INTEGER) AS {SQL_TYPE[kind]})"
         case "trunc":
             return f"CAST(DATE_TRUNC('{_word(arguments[0])}', {printed[1]}) AS {SQL_TYPE[kind]})"
         case "diff":
-            return f"DATE_DIFF('{_word(arguments[0])}', {printed[1]}, {printed[2]})"
+            return f"CAST(DATE_DIFF('{_word(arguments[0])}', {printed[1]}, {printed[2]}) AS BIGINT)"
     return _TEMPLATES[function].format(*printed)
 
 

@@ -191,7 +191,8 @@ class _Query:
         by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds, Selected)) for m in self.measures)
         one_key = all(m.groups == 1 for m in self.measures if isinstance(m, Selected))
         counts = all(isinstance(m, Moments) and not m.degree for m in self.measures)
-        is_split = by_row and one_key and is_plain(self.plan.relation) and (self.raw or not counts)
+        added = any(not isinstance(m, Selected) for m in self.measures)
+        is_split = added and by_row and one_key and is_plain(self.plan.relation) and (self.raw or not counts)
         return self.split() if is_split else self.persons()
 
     def split(self) -> str:
@@ -378,8 +379,7 @@ class _Query:
         if measure.limit is None:
             return f"COUNT(*) > {measure.cap // max(1, *map(abs, measure.row))}"
         x = self.on_grid(measure.value, measure.clamp)
-        centred = f"{x} - {measure.centre}" if measure.centre else x
-        return f"SUM(ABS(CAST({centred} AS BIGINT))) > {measure.cap}"
+        return f"SUM(ABS(CAST({x} AS BIGINT) - {measure.centre})) > {measure.cap}"
 
     def bounded(self, measure: Measure, cells: list[str]) -> list[str]:
         """The cells of one person; a sum stays within the 63 bits that the scaling can multiply.
@@ -534,8 +534,7 @@ def _octaves(plan: Plan, measure: Octaves) -> str:
     amount = "COUNT(*)"
     if measure.value is not None and measure.clamp is not None:
         x = query.on_grid(measure.value, measure.clamp)
-        centred = f"{x} - {measure.centre}" if measure.centre else x
-        amount = f"COALESCE(SUM(ABS(CAST({centred} AS BIGINT))), {integer(0, 'HUGEINT')})"
+        amount = f"COALESCE(SUM(ABS(CAST({x} AS BIGINT) - {measure.centre})), {integer(0, 'HUGEINT')})"
     top = 1 << (measure.nodes - 2)
     person = f"SELECT CAST({amount} AS HUGEINT) AS a{query.from_rows('')} GROUP BY {query.rows.unit}"
     most = integer(top, "HUGEINT")
