@@ -152,7 +152,7 @@ def test_an_empty_table_answers_zeros(policy: str, tmp_path: Path) -> None:
         question = db.sql(sql, epsilon=1)
         assert all(set(vector) == {0} for vector in answer(question))
         shown = question.release().rows()
-        if question.plan.having is None:
+        if question.plan.having is None and not question.plan.sets:
             assert len(shown) == min(question.plan.size, question.plan.limit or question.plan.size)
 
 

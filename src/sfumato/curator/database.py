@@ -248,10 +248,13 @@ class Database:
 
     def drawn(self, question: Question, runs: dict[str, Secret[Answer]] | None = None) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
-        query, runs = question.query, {} if runs is None else runs
-        if question.plan.key not in runs:
-            runs[question.plan.key] = self._source.run(question.plan)
-        return runs[question.plan.key].map(lambda answer: draw(query, answer, self._coins))
+        query = question.query
+        if runs is None:
+            return self._source.run(question.plan).map(lambda answer: draw(query, answer, self._coins))
+        key = question.plan.key
+        if key not in runs:
+            runs[key] = self._source.run(question.plan)
+        return runs[key].map(lambda answer: draw(query, answer, self._coins))
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         query = Query(kept.spend, kept.receipt.price)

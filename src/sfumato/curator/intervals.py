@@ -343,10 +343,13 @@ class Errors:
             terms = self._floats(top, bottom)
         except OverflowError:
             return WHOLE
+        share = tail / max(len(terms) * self.times, 1)
+        reaches = [noise.window(share)[-1] * self.times for _, _, noise in terms]
 
         def half(r: float) -> float:
             weights = [(abs(a - r * c) + TRIFLE * (abs(a) + abs(r * c)), noise) for a, c, noise in terms]
-            return self._float_radius(weights, tail) / size
+            union = sum(weight * reach for (weight, _), reach in zip(weights, reaches, strict=True))
+            return self._float_radius(weights, union, tail) / size
 
         def end(sign: int) -> float | None:
             reach = half(estimate)
@@ -375,11 +378,9 @@ class Errors:
             found.append((*weights, noise))
         return found  # type: ignore[return-value]  # two floats and a law
 
-    def _float_radius(self, terms: list[tuple[float, Line]], tail: Fraction) -> float:
+    def _float_radius(self, terms: list[tuple[float, Line]], union: float, tail: Fraction) -> float:
         """As `_radius`, in floats: for the many weights that a ratio is tried with."""
         kept = sorted((term for term in terms if term[0]), key=lambda term: -term[0])
-        share = tail / max(len(kept) * self.times, 1)
-        union = sum(weight * noise.window(share)[-1] for weight, noise in kept) * self.times
         if len(kept) * self.times < 2:
             return _above(union)
         (a, first), *others = kept

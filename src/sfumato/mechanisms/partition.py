@@ -75,13 +75,8 @@ class Partition(ForIntegers, Mechanism[Vector, Vector]):
 
     def chance(self, count: int) -> Fraction:
         """The probability that a group of so many persons is shown."""
-        return Fraction(self._chance(count), 1 << BITS)
-
-    def _chance(self, count: int) -> int:
-        if count <= 0:
-            return 0
         chances = _chances(self.epsilon, self.delta)
-        return chances[min(count, len(chances) - 1)]
+        return Fraction(chances[max(0, min(count, len(chances) - 1))], 1 << BITS)
 
     @property
     def half(self) -> int:
@@ -89,7 +84,9 @@ class Partition(ForIntegers, Mechanism[Vector, Vector]):
         return bisect.bisect_left(_chances(self.epsilon, self.delta), 1 << (BITS - 1))
 
     def law(self, answer: Vector) -> Shown:
-        return Shown(tuple(self._chance(count) for count in whole_vector(answer)))
+        chances = _chances(self.epsilon, self.delta)
+        last = len(chances) - 1
+        return Shown(tuple(chances[max(0, min(count, last))] for count in whole_vector(answer)))
 
     def _bound(self, distance: Distance) -> Bound:
         if distance.l0 is None or distance.linf is None or distance.linf > 1:
