@@ -31,6 +31,16 @@ COLUMNS = {
     ),
     "wards": "ward VARCHAR",
 }
+CLINIC_COLUMNS = {
+    "patients": "pid BIGINT, born DATE, weight DECIMAL(12, 2), sex VARCHAR COLLATE NOCASE, city VARCHAR",
+    "visits": (
+        "patient INTEGER, visit_id BIGINT, age INTEGER, cost DOUBLE, debt HUGEINT, ward VARCHAR, "
+        "level SMALLINT, day DATE, seen TIMESTAMP, urgent BOOLEAN, note VARCHAR"
+    ),
+    "labs": "visit_id INTEGER, test VARCHAR, result FLOAT, taken TIMESTAMP",
+    "beds": "ward VARCHAR, width DOUBLE, bought DATE",
+    "wards": "ward VARCHAR, region VARCHAR, floors INTEGER",
+}
 Row = tuple[object, ...]
 
 

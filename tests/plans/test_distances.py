@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.neighbours import NORMS, Neighbourhood, Norm, Towards, moved
-from tests.support import COLUMNS, POLICIES
+from tests.support import CLINIC_COLUMNS, COLUMNS, POLICIES
 
 from sfumato.mechanisms import Distance, Distances
 from sfumato.queries import policy as policies
@@ -155,6 +155,8 @@ def find(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Neighbourh
     @cache
     def build(name: str) -> Neighbourhood:
         folder, policy = tmp_path_factory.mktemp(name), policy_named(name)
+        if name == "clinic":
+            return Neighbourhood(folder, policy, CLINIC_COLUMNS, SEED, crowd=3000, million=30_000)
         if name == "strange":  # a million rows in five tables would only cost time
             return Neighbourhood(folder, policy, STRANGE_COLUMNS, SEED, crowd=3000, million=30_000)
         return Neighbourhood(folder, policy, COLUMNS, SEED)
@@ -180,6 +182,15 @@ def test_neighbours_move_a_golden_plan_as_far_as_claimed_and_no_further(
     policy: str, name: str, find: Callable[[str], Neighbourhood]
 ) -> None:
     check_both_ways(find(policy), golden(policy)[name], LOOSE.get(name, TIGHT)[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", golden("clinic"))
+def test_nor_do_neighbours_move_joins_folds_and_private_groups_further(
+    name: str, find: Callable[[str], Neighbourhood]
+) -> None:
+    report = find("clinic").check(golden("clinic")[name], most=12)
+    assert any(move.found for move in report.moves), "no neighbour moves it at all"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from tests.fuzz import FEATURES, Fuzzer, Query, Tally, World, mangled, queries, random_world, seeds, world
 from tests.neighbours import Neighbourhood
-from tests.support import POLICIES
+from tests.support import CLINIC_COLUMNS, POLICIES
 
 from sfumato.curator.intervals import Errors
 from sfumato.errors import QueryRefused
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = "20240615"
-CLINIC_COLUMNS = {
-    "patients": "pid BIGINT, born DATE, weight DECIMAL(12, 2), sex VARCHAR COLLATE NOCASE, city VARCHAR",
-    "visits": (
-        "patient INTEGER, visit_id BIGINT, age INTEGER, cost DOUBLE, debt HUGEINT, ward VARCHAR, "
-        "level SMALLINT, day DATE, seen TIMESTAMP, urgent BOOLEAN, note VARCHAR"
-    ),
-    "labs": "visit_id INTEGER, test VARCHAR, result FLOAT, taken TIMESTAMP",
-    "beds": "ward VARCHAR, width DOUBLE, bought DATE",
-    "wards": "ward VARCHAR, region VARCHAR, floors INTEGER",
-}
 BUCKETS = (  # which the engine has not
     "CREATE MACRO width_bucket(x, a, b, n) AS CASE WHEN x < a THEN 0 WHEN x >= b THEN n + 1"
     " WHEN x IS NOT NULL THEN CAST(1 + FLOOR((x - a) * n / (b - a)) AS INTEGER) END"

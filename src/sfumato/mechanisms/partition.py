@@ -38,7 +38,7 @@ class Shown(Law[Vector]):
         whole = 1 << BITS
         # most groups are too small or large enough for any doubt
         return tuple(
-            int(chance > 0) if chance in (0, whole) else int(coins.below(whole) < chance)
+            int(chance > 0) if chance in (0, whole) else int(coins.chance(chance, whole))
             for chance in self.chances
         )
 

@@ -1,11 +1,19 @@
 """From SQL text to proven distances.
 
 This room exists so that everything about a query is settled before a row is read: what it means, whether it
-is allowed, and how far one person can move it. It never sees data and never talks to an engine. `policy` is
-what the owner declared; `sql` reads the analyst's text by whitelist; `rewrite` bounds every person; `plan` is
-the frozen result; `sensitivity` derives its distances.
+is allowed, and how far one person can move it. It never sees data and never talks to an engine.
+
+    policy          what the owner declared
+    sql, syntax     the analyst's text as nodes of our own, by whitelist
+    reading         nodes become expressions on one row (expressions, functions)
+    rows            FROM, JOIN, WITH, subqueries become relations, whose rows each belong to one unit (relations)
+    asking          the SELECT that is released: groups, aggregates, what is shown
+    rewrite         aggregates become histograms of which one person fills only so much
+    plan            the frozen result
+    sensitivity     its distances, and why; words says it in SQL's words
 
 It rests on: global sensitivity (Dwork, McSherry, Nissim and Smith, 2006) at the level of units that may own
-many rows, each bounded by a function of that unit's rows alone (Wilson et al., 2020, section 3), and on the
-truncating integer division that keeps a scaled vector's L1 norm below its cap.
+many rows, each bounded by a function of that unit's rows alone (Wilson et al., 2020, section 3); on separable
+relations, whose rows are a disjoint union over units (docs/explanation/distances.md#separable-relations); and
+on the truncating integer division that keeps a scaled vector's L1 norm below its cap.
 """
