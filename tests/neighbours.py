@@ -470,8 +470,8 @@ class _Schemas(DuckDB):
 
     schema_name = "main"
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        cursor = super()._cursor()
+    def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+        cursor = super()._cursor(plain=plain)
         cursor.execute(f"USE {self.schema_name}")
         return cursor
 

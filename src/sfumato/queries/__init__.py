@@ -6,7 +6,7 @@ is allowed, and how far one person can move it. It never sees data and never tal
     policy          what the owner declared
     sql, syntax     the analyst's text as nodes of our own, by whitelist
     reading         nodes become expressions on one row (expressions, functions)
-    rows            FROM, JOIN, WITH, subqueries become relations, whose rows each belong to one unit (relations)
+    rows            FROM, JOIN, WITH, subqueries become relations: each row belongs to one unit (relations)
     asking          the SELECT that is released: groups, aggregates, what is shown
     rewrite         aggregates become histograms of which one person fills only so much
     plan            the frozen result

@@ -56,6 +56,7 @@ class DuckDB:
         self.path = path
         self._process: int | None = None
         self._engine: duckdb.DuckDBPyConnection | None = None
+        self._plain: duckdb.DuckDBPyConnection | None = None
         self._inherited: list[object] = []
         self._cursor()
 
@@ -132,32 +133,44 @@ class DuckDB:
     # The secret ---------------------------------------------------------------------------------------
 
     def run(self, plan: Plan) -> Secret[Answer]:
-        """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside."""
+        """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside.
+
+        The engine's optimizer looks at statistics of the data, and has been seen to fail on some of them
+        (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
+        """
         printed = texts(plan)
 
         def fetched() -> list[list[tuple[Any, ...]]]:
-            cursor = self._cursor()
-            return [cursor.execute(sql).fetchall() for sql in printed]
+            try:
+                cursor = self._cursor()
+                return [cursor.execute(sql).fetchall() for sql in printed]
+            except duckdb.Error:
+                cursor = self._cursor(plain=True)
+                return [cursor.execute(sql).fetchall() for sql in printed]
 
         return Secret.of(fetched).map(lambda results: arrange(plan, results))
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        """One cursor per query, in an engine of this process's own.
+    def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+        """One cursor per query, in an engine of this process's own; a plain one does not optimize.
 
         DuckDB's threads do not survive a fork, so a child opens the file anew.
         """
         with STILL:
             if self._process != os.getpid():
-                self._inherited.append(self._engine)  # closing the parent's engine in a child could hang
-                self._engine, self._process = self._opened(), os.getpid()
-            assert self._engine is not None
-            return self._made(self._engine.cursor())
+                # closing the parent's engines in a child could hang
+                self._inherited += [self._engine, self._plain]
+                self._engine, self._plain, self._process = self._opened(), None, os.getpid()
+            if plain and self._plain is None:
+                self._plain = self._opened(plain=True)
+            engine = self._plain if plain else self._engine
+            assert engine is not None
+            return self._made(engine.cursor(), plain)
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        return _open(self.path)
+    def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+        return _guarded(_attach(self.path, plain=True), self.path) if plain else _open(self.path)
 
-    def _made(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        if is_child():
+    def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
+        if plain or is_child():
             cursor.execute(f"USE {_ATTACHED}")
         return cursor
 
@@ -202,7 +215,7 @@ class Parquet(DuckDB):
         folder = self.path / table
         return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
 
-    def _opened(self) -> duckdb.DuckDBPyConnection:
+    def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         if not self.path.is_dir():
             raise SourceError(
                 f"there is no folder {self.path}. Nothing was changed. Check [source] parquet in the policy; "
@@ -229,10 +242,13 @@ class Parquet(DuckDB):
                     "cannot be read as Parquet files with the same columns. Check that they are complete."
                 )
                 raise SourceError(f"the files of {table} in {self.path} {problem}") from None
+        if plain:
+            _disable_optimizers(connection)
         connection.execute(f"SET {_LAST[1]} = {_SETTINGS[_LAST[1]]}")
         return connection
 
-    def _made(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
+        del plain  # the views are in the engine itself
         return cursor
 
 
@@ -277,14 +293,24 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
 
 
-def _attach(path: Path) -> duckdb.DuckDBPyConnection:
-    """The file in an engine of this process's own, for a process that was forked.
+def _disable_optimizers(connection: duckdb.DuckDBPyConnection) -> None:
+    """All of them: none is needed for the answer."""
+    names = ",".join(
+        name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+    )
+    connection.execute(f"SET disabled_optimizers = {typed(names)}")
+
+
+def _attach(path: Path, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+    """The file in an engine of this process's own, for a process that was forked, or without optimizers.
 
     `duckdb.connect(path)` would hand back the parent's engine, copied by the fork without its threads; a new
     engine in memory that attaches the file has threads, locks and file handles of its own.
     """
     connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
     connection.execute(f"ATTACH {typed(str(path))} AS {_ATTACHED} (READ_ONLY)")
+    if plain:
+        _disable_optimizers(connection)
     for setting in _LAST:  # the doors are shut once the file is in
         connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
     return connection
