@@ -496,3 +496,44 @@ def test_forking_while_other_threads_ask_stalls_nobody(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert db.budget.spent.amount == sum(entry.price.amount for entry in db.budget.history)
+
+
+# Tune ------------------------------------------------------------------------------------------------
+
+
+def test_tune_spends_once_writes_the_policy_and_changes_the_caps(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    before = (clinic / "clinic.toml").read_text(encoding="utf-8")
+    found = run("tune", "clinic.toml", "visits", "-e", "0.5", "--column", "cost", folder=clinic)
+    assert "measuring visits: rows" in found.stderr
+    assert "About how many persons" in found.stdout
+    assert "epsilon 0.5 left" in found.stdout
+    after = (clinic / "clinic.toml").read_text(encoding="utf-8")
+    assert after.startswith(before.rstrip("\n"))
+    assert "[tables.visits.tuned]" in after
+    explained = run(
+        "explain", "clinic.toml", "SELECT AVG(cost) FROM visits", "-e", "0.1", folder=clinic
+    ).stdout
+    assert "the tuned centre" in explained
+    again = json.loads(
+        run("tune", "clinic.toml", "visits", "-e", "0.1", "--rows-only", "--json", folder=clinic).stdout
+    )
+    assert again["written"] is True
+    assert (clinic / "clinic.toml").read_text(encoding="utf-8").count("[tables.visits.tuned]") == 1
+
+
+def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    before = (clinic / "clinic.toml").read_text(encoding="utf-8")
+    shown = run(
+        "tune", "clinic.toml", "visits", "-e", "0.1", "--rows-only", "--dry-run", folder=clinic
+    ).stdout
+    assert "[tables.visits.tuned]" in shown
+    assert (clinic / "clinic.toml").read_text(encoding="utf-8") == before
+    assert (
+        "name a table of persons"
+        in run("tune", "clinic.toml", "wards", "-e", "0.1", folder=clinic, code=1).stderr
+    )
+    assert "counts epsilon" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
+    refused = run("tune", "clinic.toml", "visits", "-e", "5", folder=clinic, code=1)
+    assert "has only" in refused.stderr

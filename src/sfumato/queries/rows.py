@@ -32,7 +32,7 @@ from sfumato.queries.syntax import Node, Text, bare, word
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.queries.policy import Column, Table
+    from sfumato.queries.policy import Column, Kind, Table
 
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
 _FOLDS: dict[str, relations.Total] = {
@@ -182,7 +182,7 @@ class Rows:
                 "whether a row is kept would depend on rows of other people",
                 "Both columns must be the one that names the person: person IN (SELECT person FROM ...)",
             )
-        if value.domain.kind != other_value.domain.kind:
+        if unit_kind(relation) != unit_kind(other.relation):
             told = f"one table names persons by {value.domain.kind}, the other by {other_value.domain.kind}"
             self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
         return Among(relation, None, other.relation, None, negated)
@@ -512,6 +512,9 @@ class Rows:
             first.relation.by_person != second.relation.by_person
         ):
             text.refuse(node, "the parts of UNION ALL are about different units", "Ask about each by itself.")
+        if len({unit_kind(part.relation) for part in parts}) > 1:
+            told = "one part names persons by numbers, the other by texts: 5 and '5' would become one person"
+            text.refuse(node, told, "Ask about each by itself.")
         if not first.relation.by_person and first.relation.tables & second.relation.tables:
             text.refuse(
                 node, "a row that is a unit would be there twice", "Use OR in WHERE instead of UNION ALL."
@@ -557,6 +560,23 @@ def filtered(relation: Relation, condition: Scalar) -> Relation:
     if isinstance(relation, Where):
         return Where(relation.relation, both(relation.condition, condition))
     return Where(relation, condition)
+
+
+def unit_kind(relation: Relation) -> Kind | None:
+    """How persons are named in a relation; None if its rows are their own units, or public."""
+    match relation:
+        case Scan(_, _, owner):
+            while owner is not None and owner.owner is not None:
+                owner = owner.owner
+            return None if owner is None else owner.kind
+        case Where(inner) | Among(inner):
+            return unit_kind(inner)
+        case Join(_, left, right):
+            return unit_kind(left) or unit_kind(right)
+        case Union(_, parts):
+            return unit_kind(parts[0][0])
+        case Fold(_, inner):
+            return unit_kind(inner)
 
 
 def numbers_of(relation: Relation) -> set[int]:
