@@ -547,6 +547,8 @@ class Grammar:
             ends = [end for end in (near.low, near.high) if end is not None] if near is not None else []
             if ends and self._often(0.5):
                 end = rng.choice([*ends, sum(ends) / len(ends)])
+                if end != end or abs(end) > 1e300:  # the ends were infinite
+                    return "0"
                 return str(int(end)) if kind == "integer" or end == int(end) else repr(end)
             return str(
                 rng.choice(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
-from sfumato.errors import QueryRefused
+import sfumato as sf
+from sfumato.errors import PolicyError, QueryRefused
+from sfumato.exact.secret import unseal
 from sfumato.queries import policy as policies
 from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where
+from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
+from sfumato.sources.printing import texts
+
+if TYPE_CHECKING:
+    from sfumato.curator.database import Database
 
 POLICY = policies.parse(
     """
@@ -120,3 +129,106 @@ def test_subqueries_that_double_at_every_level_are_refused_and_not_written_out()
     ]
     with pytest.raises(QueryRefused, match="too many tables"):
         parse(f"WITH {', '.join(joins)} SELECT COUNT(*) FROM j11", POLICY)
+
+
+# Found by attacking it -------------------------------------------------------------------------------
+
+SMALL = """
+[source]
+duckdb = "small.duckdb"
+[budget]
+epsilon = "1000"
+delta = "0.1"
+[tables.person]
+unit = "pid"
+rows_per_person = 1
+[tables.person.columns]
+pid = "integer"
+n = { type = "integer", low = 0, high = 3 }
+m = { type = "integer", low = 0, high = 3 }
+u = { type = "integer", low = 0, high = 9 }
+w = "text"
+"""
+
+
+def small(folder: Path, rows: str) -> Database:
+    folder.mkdir()
+    with duckdb.connect(str(folder / "small.duckdb")) as connection:
+        connection.execute("CREATE TABLE person (pid INTEGER, n INTEGER, m INTEGER, u INTEGER, w VARCHAR)")
+        connection.execute(f"INSERT INTO person VALUES {rows}")
+    (folder / "small.toml").write_text(SMALL, encoding="utf-8")
+    return sf.open(folder / "small.toml")
+
+
+THIRD = "0.33333333333333331"  # times 3 it is below 1, and its double is 1
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        f"MAX(n * {THIRD})",
+        f"MEDIAN(n * {THIRD})",
+        f"SUM(n * {THIRD} * 1.8189894035458565e-12)",
+        f"AVG(n * {THIRD} * 1.8189894035458565e-12)",
+        f"VARIANCE(n * {THIRD} * 1.8189894035458565e-12)",
+        f"CORR(n * {THIRD} * 1.8189894035458565e-12, m * {THIRD} * 1.8189894035458565e-12)",
+        "VARIANCE(3 / GREATEST(n, 1))",
+        "MEDIAN(m * 0.7)",
+    ],
+)
+def test_bounds_between_two_doubles_are_those_that_the_engine_clamps_to(
+    aggregate: str, tmp_path: Path
+) -> None:
+    """One step more in the engine than in the plan was an oracle for the presence of a person."""
+    one, two = "(1, 0, 0, 0, 'x')", "(2, 3, 3, 0, 'y')"
+    without, with_ = small(tmp_path / "a", one), small(tmp_path / "b", f"{one}, {two}")
+    sql = f"SELECT {aggregate} AS y FROM person"
+    question = without.sql(sql, epsilon=1)
+    (before,), (after,) = (unseal(db._source.run(question.plan)).vectors for db in (without, with_))
+    moved = [b - a for a, b in zip(before, after, strict=True)]
+    claimed = derive(question.plan)[0].distances.presence
+    assert claimed.l1 is not None
+    assert sum(map(abs, moved)) <= claimed.l1
+    assert min(after) >= 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n, COUNT(*), AVG(m) FROM person GROUP BY n",
+        "SELECT MEDIAN(n) FROM person",
+        "SELECT w, COUNT(*) FROM person GROUP BY w",
+        "SELECT w, COUNT(DISTINCT pid), COUNT(DISTINCT n) FROM person GROUP BY w",
+        "SELECT COUNT(DISTINCT w) FROM person",
+        "SELECT SUM(n * 0), SUM(FLOOR(0.1)) FROM person",
+        "SELECT COUNT(*)" + " * 1e99" * 30 + " AS x FROM person",
+    ],
+)
+def test_no_name_and_no_constant_makes_a_question_fail_after_the_charge(sql: str, tmp_path: Path) -> None:
+    db = small(tmp_path / "x", "(1, 0, 0, 5, 'x'), (2, 3, 3, 6, 'y'), (2, 1, 1, 7, NULL)")
+    question = db.sql(sql, epsilon=1, delta="1e-6" if "w," in sql else None)
+    assert repr(question.explain())
+    assert question.release().text()
+
+
+def test_a_column_called_like_the_unit_is_not_taken_for_it(tmp_path: Path) -> None:
+    db = small(tmp_path / "x", "(7, 1, 1, 3, 'x')")
+    inner = "SELECT s.pid, s.u FROM person AS s JOIN person AS t ON s.pid = t.pid"
+    sql = f"SELECT SUM(y.u) FROM person AS a LEFT JOIN ({inner}) AS y ON a.pid = y.pid"
+    assert unseal(db._source.run(db.sql(sql, epsilon=1).plan)).vectors == ((3,),)
+
+
+def test_rows_without_a_value_are_counted_in_128_bits() -> None:
+    """In 64 bits the cell for them overflowed at 2^23 rows: one row decided whether a question failed."""
+    plan = parse("SELECT COUNT(*), VARIANCE(x) FROM a", POLICY)
+    assert "AS HUGEINT) * CAST(81 AS HUGEINT)" in texts(plan)[0]
+
+
+def test_digits_of_a_released_number_are_few() -> None:
+    with pytest.raises(QueryRefused, match="whole number"):
+        parse("SELECT ROUND(COUNT(*), 99999999) FROM a", POLICY)
+
+
+def test_tables_called_like_our_own_steps_are_refused() -> None:
+    with pytest.raises(PolicyError, match="sfumato_"):
+        policies.parse(SMALL.replace("tables.person", "tables.Sfumato_person"), Path("x.toml"))

@@ -287,12 +287,12 @@ def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
 
 def _l1(distance: Distance) -> Fraction:
     assert distance.l1 is not None  # every measure has a cap
-    return distance.l1
+    return max(distance.l1, Fraction(1))  # what nobody moves gets noise as well: a scale is above zero
 
 
 def _l2_squared(distance: Distance) -> Fraction:
     assert distance.l2_squared is not None
-    return distance.l2_squared
+    return max(distance.l2_squared, Fraction(1))
 
 
 def _rounded(scale: Fraction) -> Fraction:

@@ -127,6 +127,8 @@ class Explanation:
         radius = errors.width(expression, tail)
         if radius is None:
             return "depends on the data; the release states it"
+        if radius > 1 << 1000:
+            return "± more than a float can say"
         return f"± {show.number(float(radius), _places(radius))}"
 
     def _rank_error(self, chosen: Chosen) -> str:

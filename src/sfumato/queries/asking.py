@@ -364,13 +364,10 @@ class _Asking:
         if node.kind in _WHOLE:
             return Function(_WHOLE[node.kind], (self.number_shown(node.this),))
         if node.kind == "Round":
-            digits = node.get("decimals")
-            places = (
-                self.reader.fraction(digits)
-                if digits is not None and digits.kind == "Literal"
-                else Fraction(0)
-            )
-            return Function("round", (self.number_shown(node.this), Number(places)))
+            digits = self.reader.whole(node.get("decimals"), Scope(()), -9, 9)
+            assert isinstance(digits, Constant)
+            assert isinstance(digits.value, int)
+            return Function("round", (self.number_shown(node.this), Number(Fraction(digits.value))))
         if node.kind in ("Least", "Greatest"):
             parts = tuple(self.number_shown(each) for each in (node.this, *node.nodes()))
             return Function("least" if node.kind == "Least" else "greatest", parts)

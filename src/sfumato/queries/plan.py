@@ -46,11 +46,18 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Clamp:
-    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent."""
+    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent.
+
+    The bounds are doubles, so that the engine's clamp and the integers below are about the same numbers.
+    """
 
     low: Fraction
     high: Fraction
     exponent: int
+
+    def __post_init__(self) -> None:
+        assert Fraction(float(self.low)) == self.low
+        assert Fraction(float(self.high)) == self.high
 
     @property
     def least(self) -> int:

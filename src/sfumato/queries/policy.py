@@ -33,6 +33,7 @@ EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a doub
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 MOST_ROWS = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
+RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
@@ -244,6 +245,9 @@ class _Reader:
     def table(self, where: tuple[str, ...], body: Any) -> Table:
         if not isinstance(body, dict):
             raise self.error(where, "a table is a section", f"Write: [{'.'.join(where)}]")
+        if where[-1].lower().startswith(RESERVED):
+            told = f"names that begin with {RESERVED} are those of our own steps in the engine"
+            raise self.error(where, told, "Rename the table in the database.")
         self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned"})
         public = body.get("public", False)
         if not isinstance(public, bool):

@@ -155,7 +155,7 @@ class Reader:
                     return constant(-inner.value, inner.domain.kind)
                 return self.call(node, "negate", inner)
             case "Round":
-                digits = self._whole(node.get("decimals"), scope, -9, 9)
+                digits = self.whole(node.get("decimals"), scope, -9, 9)
                 return self.call(node, "round", self.value(node.this, scope), digits)
             case "Least" | "Greatest":
                 parts = [self.value(each, scope) for each in (node.this, *node.nodes())]
@@ -174,7 +174,7 @@ class Reader:
                 ends = [self.value(node[name], scope) for name in ("min_value", "max_value")]
                 if not all(isinstance(end, Constant) for end in ends):
                     text.refuse(node, "the range of buckets is not given by numbers", "Write: 0, 100")
-                count = self._whole(node["num_buckets"], scope, 1, 10_000)
+                count = self.whole(node["num_buckets"], scope, 1, 10_000)
                 return self.call(node, "bucket", self.raw(node.this, scope), *ends, count)
             case "Concat" | "DPipe":
                 if kind == "DPipe":
@@ -186,11 +186,11 @@ class Reader:
                 ]
                 return self.call(node, "concat", *listed)
             case "Left" | "Right":
-                count = self._whole(node.expression, scope, 0, 1000)
+                count = self.whole(node.expression, scope, 0, 1000)
                 return self.call(node, kind.lower(), self.value(node.this, scope), count)
             case "Substring":
-                start = self._whole(node.get("start"), scope, 1, 1000, default=1)
-                length = self._whole(node.get("length"), scope, 0, 1000, default=1000)
+                start = self.whole(node.get("start"), scope, 1, 1000, default=1)
+                length = self.whole(node.get("length"), scope, 0, 1000, default=1000)
                 return self.call(node, "substring", self.value(node.this, scope), start, length)
         return self._moment(node, scope)
 
@@ -231,7 +231,8 @@ class Reader:
             )
         return constant(unit, "text")
 
-    def _whole(self, node: Node | None, scope: Scope, low: int, high: int, default: int = 0) -> Scalar:
+    def whole(self, node: Node | None, scope: Scope, low: int, high: int, default: int = 0) -> Scalar:
+        """A literal that is a whole number within limits."""
         if node is None:
             return constant(default, "integer")
         found = self.value(node, scope)

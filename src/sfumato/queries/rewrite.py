@@ -229,8 +229,12 @@ def _steps(value: Scalar, degree: int, count: int) -> Clamp:
 
 
 def _clamp(value: Scalar, steps: int) -> Clamp:
-    """The bounds of a value on its own grid, or on a coarser one if that has too many steps."""
-    low, high = bounds(value)
+    """The bounds of a value on its own grid, or on a coarser one if that has too many steps.
+
+    The bounds are doubles, as the engine clamps to them: a step more than the plan knows of would be one more
+    than its distances claim.
+    """
+    low, high = (Fraction(float(end)) for end in bounds(value))
     exponent = value.domain.exponent
     while (high - low) * Fraction(2) ** exponent > steps:
         exponent -= 1

@@ -213,21 +213,21 @@ class _Query:
         everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('')}{_by(len(keys))}"
         one_by_one = (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *self.pieces.printed()])}"
-            f"{self.from_rows('', f'{unit} IN (SELECT u FROM heavy)')}{_by(1 + len(keys))}"
+            f"{self.from_rows('', f'{unit} IN (SELECT u FROM sfumato_heavy)')}{_by(1 + len(keys))}"
         )
         person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({one_by_one}) AS g"
         person += self.joined("g.{}", names)
         limits = [_limit(measure) for measure in measures]
         beyond = " OR ".join(f"SUM(n{i}) > {limit}" for i, limit in enumerate(limits))
         sums = ", ".join(f"SUM(n{i}) AS m{i}" for i in range(len(limits)))
-        norm = f"SELECT u, {sums} FROM person GROUP BY u HAVING {beyond}"
+        norm = f"SELECT u, {sums} FROM sfumato_person GROUP BY u HAVING {beyond}"
         changes = [
             f"{_scaled(f'n{i}b{c}', f'm{i}', limits[i])} - n{i}c{c}"
             for i, each in enumerate(cells)
             for c in range(len(each))
         ]
         totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(itertools.chain(*cells))]
-        bounded = f"person AS MATERIALIZED ({person}), norm AS ({norm})"
+        bounded = f"sfumato_person AS MATERIALIZED ({person}), sfumato_norm AS ({norm})"
         if len(measures) < len(self.measures):
             return self._split_selected(everybody, few, bounded, totals, changes)
         heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING {few}"
@@ -236,12 +236,12 @@ class _Query:
         added = [f"COALESCE(SUM(c{j}), 0)" for j in range(len(totals))]
         shown = self.shown([f"p{i}" for i in range(len(names))])
         return (
-            f"WITH heavy AS MATERIALIZED ({heavy}), {bounded},"
-            f" r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
-            f" SELECT {', '.join([*names, *changes])} FROM person JOIN norm USING (u)),"
-            f" q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(len(totals)))])}"
-            f" FROM r{self.joined('r.{}', names)})"
-            f" SELECT {', '.join([*shown, *added])} FROM q"
+            f"WITH sfumato_heavy AS MATERIALIZED ({heavy}), {bounded},"
+            f" sfumato_r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
+            f" SELECT {', '.join([*names, *changes])} FROM sfumato_person JOIN sfumato_norm USING (u)),"
+            f" sfumato_q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(len(totals)))])}"
+            f" FROM sfumato_r AS r{self.joined('r.{}', names)})"
+            f" SELECT {', '.join([*shown, *added])} FROM sfumato_q AS q"
             + (f" GROUP BY {', '.join(f'p{i}' for i in range(len(names)))}" if names else "")
         )
 
@@ -263,20 +263,21 @@ class _Query:
         every = f"SELECT *, {code} FROM ({everybody}) AS g"
         who = (
             f"SELECT {unit} AS u, {few} AS h, {chosen} AS code"
-            f"{self.from_rows(f' JOIN every ON {on}')} GROUP BY 1"
+            f"{self.from_rows(f' JOIN sfumato_every AS every ON {on}')} GROUP BY 1"
         )
         same = " AND ".join(f"person.{name} = every.{name}" for name in names)
         cells = [f"c{j}" for j in range(len(totals))]
         return (
-            f"WITH every AS MATERIALIZED ({every}), who AS MATERIALIZED ({who}),"
-            f" heavy AS (SELECT u FROM who WHERE h), {bounded},"
-            f" r AS (SELECT code, 0 AS s, {', '.join(totals)} FROM every AS g UNION ALL"
-            f" SELECT code, 0, {', '.join(changes)} FROM person JOIN norm USING (u) JOIN every ON {same}"
-            f" UNION ALL SELECT code, COUNT(*), {', '.join('0' for _ in cells)} FROM who GROUP BY code),"
-            f" q AS (SELECT code, SUM(s) AS s, {', '.join(f'SUM({cell}) AS {cell}' for cell in cells)}"
-            f" FROM r GROUP BY code)"
+            f"WITH sfumato_every AS MATERIALIZED ({every}), sfumato_who AS MATERIALIZED ({who}),"
+            f" sfumato_heavy AS (SELECT u FROM sfumato_who WHERE h), {bounded},"
+            f" sfumato_r AS (SELECT code, 0 AS s, {', '.join(totals)} FROM sfumato_every AS g UNION ALL"
+            f" SELECT code, 0, {', '.join(changes)} FROM sfumato_person AS person JOIN sfumato_norm USING (u)"
+            f" JOIN sfumato_every AS every ON {same} UNION ALL"
+            f" SELECT code, COUNT(*), {', '.join('0' for _ in cells)} FROM sfumato_who GROUP BY code),"
+            f" sfumato_q AS (SELECT code, SUM(s) AS s,"
+            f" {', '.join(f'SUM({cell}) AS {cell}' for cell in cells)} FROM sfumato_r GROUP BY code)"
             f" SELECT {', '.join([*(f'every.{name}' for name in names), 'q.s', *(f'q.{c}' for c in cells)])}"
-            f" FROM q JOIN every USING (code)"
+            f" FROM sfumato_q AS q JOIN sfumato_every AS every USING (code)"
         )
 
     def persons(self) -> str:
@@ -314,12 +315,13 @@ class _Query:
         shown = self.shown([f"person.{name}" for name in names])
         selected = next((m for m in self.measures if isinstance(m, Selected)), None)
         totals = (
-            f"SELECT {', '.join([*shown, *sums])} FROM person LEFT JOIN heavy ON person.u = heavy.u"
+            f"SELECT {', '.join([*shown, *sums])} FROM sfumato_person AS person"
+            f" LEFT JOIN sfumato_heavy AS heavy ON person.u = heavy.u"
             f" GROUP BY {', '.join(f'person.{name}' for name in names)}"
         )
         ctes = (
-            f"WITH person AS MATERIALIZED ({person}),"
-            f" heavy AS (SELECT u, {', '.join(norms)} FROM person GROUP BY u HAVING {heavy})"
+            f"WITH sfumato_person AS MATERIALIZED ({person}),"
+            f" sfumato_heavy AS (SELECT u, {', '.join(norms)} FROM sfumato_person GROUP BY u HAVING {heavy})"
         )
         return (
             f"{ctes} {totals}" if selected is None else self._with_selection(person, ctes, totals, selected)
@@ -330,22 +332,20 @@ class _Query:
         names = [f"p{i}" for i in range(len(self.keys))]
         struct = ", ".join(f"'{name}': {name}" for name in names)
         ranked = f"{{'h': HASH(u, {', '.join(names)}), {struct}}}"
-        if selected.groups == 1:
-            chosen = f"SELECT MIN({ranked}) AS c FROM person GROUP BY u"
-        else:
-            chosen = f"SELECT UNNEST(MIN({ranked}, {selected.groups})) AS c FROM person GROUP BY u"
+        assert selected.groups == 1
+        chosen = f"SELECT MIN({ranked}) AS c FROM sfumato_person GROUP BY u"
         counted = f"SELECT {', '.join(f'c.{n} AS {n}' for n in names)}, COUNT(*) AS s FROM ({chosen}) AS q"
         counted += f" GROUP BY {', '.join(str(i + 1) for i in range(len(names)))}"
         if len(self.measures) == 1:
-            return f"WITH person AS MATERIALIZED ({person}) {counted}"
+            return f"WITH sfumato_person AS MATERIALIZED ({person}) {counted}"
         on = " AND ".join(f"a.{name} = b.{name}" for name in names)
         count = sum(m.cells for m in self.measures if not isinstance(m, Selected))
         cells = ", ".join(f"a.c{i}" for i in range(count))
         columns = ", ".join([*names, *(f"c{i}" for i in range(count))])
         return (
-            f"{ctes}, totals({columns}) AS ({totals}), counted AS ({counted})"
+            f"{ctes}, sfumato_totals({columns}) AS ({totals}), sfumato_counted AS ({counted})"
             f" SELECT {', '.join(f'a.{n}' for n in names)}, COALESCE(b.s, 0), {cells}"
-            f" FROM totals AS a LEFT JOIN counted AS b ON {on}"
+            f" FROM sfumato_totals AS a LEFT JOIN sfumato_counted AS b ON {on}"
         )
 
     # Measures -----------------------------------------------------------------------------------------
@@ -422,7 +422,8 @@ class _Query:
     def _moments(self, measure: Moments) -> list[str]:
         """The Bernstein cells as whole combinations of power sums."""
         count = self._count(measure.values)
-        missing = [f"({self._count(())} - {count}) * {measure.whole}"] if measure.nulls else []
+        absent = f"CAST({self._count(())} - {count} AS HUGEINT)"
+        missing = [f"{absent} * {integer(measure.whole, 'HUGEINT')}"] if measure.nulls else []
         if not measure.degree:
             return [f"{count} * {measure.whole}", *missing]
         steps = []
@@ -514,13 +515,12 @@ def _distinct(plan: Plan, measure: Distinct) -> str:
     pairs = f"SELECT {', '.join([f'{query.rows.unit} AS u', *keys, f'{value} AS x'])}"
     pairs += query.from_rows(query.joins)
     pairs += f" GROUP BY {', '.join(str(i + 1) for i in range(2 + len(keys)))}"
-    struct = ", ".join(f"'{name}': {name}" for name in [*names, "x"])
-    ranked = f"{{'h': HASH({', '.join(['u', *names, 'x'])}), {struct}}}"
-    kept = f"SELECT UNNEST(MIN({ranked}, {measure.pairs})) AS c FROM ({pairs}) AS q GROUP BY u"
-    columns = ", ".join(f"c.{name} AS {name}" for name in [*names, "x"])
+    # pairs are different, so hash, group and value order them totally
+    order = ", ".join([f"HASH({', '.join(['u', *names, 'x'])})", *names, "x"])
+    ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY u ORDER BY {order}) AS n FROM ({pairs}) AS q"
     return (
         f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])}"
-        f" FROM (SELECT {columns} FROM ({kept}) AS k) AS p{group}"
+        f" FROM ({ranked}) AS p WHERE n <= {measure.pairs}{group}"
     )
 
 
@@ -548,10 +548,10 @@ def _octaves(plan: Plan, measure: Octaves) -> str:
     )
     part = f"(a - {power.format('k')}) * {PARTS} // {power.format('k')}"
     shared = f"SELECT k, CASE WHEN k < 0 THEN CAST(0 AS HUGEINT) ELSE {part} END AS t FROM ({settled}) AS q"
-    lower = f"SELECT k + 1 AS cell, {PARTS} - t AS w FROM shared"
-    upper = "SELECT k + 2 AS cell, t AS w FROM shared WHERE t > 0"
+    lower = f"SELECT k + 1 AS cell, {PARTS} - t AS w FROM sfumato_shared"
+    upper = "SELECT k + 2 AS cell, t AS w FROM sfumato_shared WHERE t > 0"
     both = f"({lower} UNION ALL {upper}) AS n"
-    return f"WITH shared AS ({shared}) SELECT 0, cell, SUM(w) FROM {both} GROUP BY cell"
+    return f"WITH sfumato_shared AS ({shared}) SELECT 0, cell, SUM(w) FROM {both} GROUP BY cell"
 
 
 class _Pieces:

@@ -202,14 +202,14 @@ def is_plain(relation: Relation) -> bool:
 def _wrapped(join: Join, right: Rows, needed: set[Field]) -> Rows:
     """The right side as a subselect."""
     inside = numbers_of(join.right)
-    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
-    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    used = sorted((f for f in needed if prefix(f) in inside), key=repr)
+    names = {field: f"c{i}" for i, field in enumerate(used)}  # a column may be called like the unit
     unit = [f"{right.unit} AS u"] if right.unit else []
-    select = _select([*unit, *(f"{right.column(f)} AS {names[f.name]}" for f in used)] or ["1 AS one"], right)
+    select = _select([*unit, *(f"{right.column(f)} AS {names[f]}" for f in used)] or ["1 AS one"], right)
     name = f"j{join.number}"
 
     def column(field: Field) -> str:
-        return _collated(f"{name}.{names[field.name]}", field)
+        return _collated(f"{name}.{names[field]}", field)
 
     return Rows(f"({select}) AS {name}", [], f"{name}.u" if right.unit else "", dict.fromkeys(inside, column))
 
@@ -224,20 +224,20 @@ def _single(join: Join, left: Rows, right: Rows, needed: set[Field]) -> Rows:
         assert isinstance(part, Call)
         a, b = part.arguments  # only equalities are let through
         keys.append((a, b) if {prefix(f) for f in fields(b)} <= inside else (b, a))
-    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
-    names = {field.name: f"c{i}" for i, field in enumerate(used)}
+    used = sorted((f for f in needed if prefix(f) in inside), key=repr)
+    names = {field: f"c{i}" for i, field in enumerate(used)}
     kinds = [_common_type(a, b) for a, b in keys]
     printed = [
         f"CAST({scalar_text(b, right.column)} AS {kind}) AS k{i}"
         for i, ((_, b), kind) in enumerate(zip(keys, kinds, strict=True))
     ]
-    struct = ", ".join(f"'{names[f.name]}': {right.column(f)}" for f in used) or "'one': 1"
+    struct = ", ".join(f"'{names[f]}': {right.column(f)}" for f in used) or "'one': 1"
     select = _select([*printed, f"MIN({{{struct}}}) AS m"], right)
     select += f" GROUP BY {', '.join(str(i + 1) for i in range(len(printed)))}"
     name = f"j{join.number}"
 
     def column(field: Field) -> str:
-        return _collated(f"{name}.m.{names[field.name]}", field)
+        return _collated(f"{name}.m.{names[field]}", field)
 
     on = " AND ".join(
         f"CAST({scalar_text(a, left.column)} AS {kind}) = {name}.k{i}"
