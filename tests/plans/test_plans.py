@@ -175,6 +175,7 @@ def test_a_query_that_the_optimizer_fails_on_is_answered_all_the_same(tmp_path: 
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         for table, columns in CLINIC_COLUMNS.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
+        connection.execute("INSERT INTO wards VALUES ('A', 'north', 1)")
         connection.execute("INSERT INTO visits (patient, visit_id) VALUES (1, 1), (2, 2)")
         connection.execute("INSERT INTO labs VALUES (1, 'blood', 1, NULL), (2, 'urine', 2, NULL)")
     text = (POLICIES / "clinic.toml").read_text(encoding="utf-8")
