@@ -890,3 +890,14 @@ def test_an_older_copy_of_the_whole_folder_is_refused(tmp_path: Path) -> None:
     db = sf.open(path, accept=True)
     assert db.budget.spent == Guarantee.parse("0.5")
     assert db.sql("SELECT COUNT(*) FROM visits", epsilon="0.1").release().cost.amount == 0  # still stored
+
+
+def test_a_batch_takes_the_delta_that_its_private_groups_need(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "10"\ndelta = "1e-3"'))
+    asked = [db.sql(BY_NOTE, epsilon="1", delta="1e-6"), db.sql("SELECT COUNT(*) FROM visits", epsilon="1")]
+    batch = db.batch(asked)
+    assert batch.price == Guarantee.read(epsilon="2", delta="1e-6")
+    assert len(batch.release()) == 2
+    assert db.batch(asked).release().cost.amount == 0  # asked before
+    with pytest.raises(sf.InvalidParameter, match="private groups among the questions take"):
+        db.batch(asked, delta="1e-9")

@@ -24,7 +24,7 @@ from sfumato.curator.tuning import ROWS, TOTALS, resolve
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee, Mechanism, Partition
-from sfumato.mechanisms.guarantee import decimal
+from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import policy as policies
 from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.plan import Clamp, Octaves, Plan
@@ -122,8 +122,15 @@ class Database:
         total = self.ledger.total
         if delta is not None and (total.rho is not None or not total.delta):
             raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
-        slack = Fraction(0) if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
-        return Batch(self, tuple(questions), slack)
+        asked = tuple(questions)
+        lost = sum((step.bound().delta for each in asked for step in each.query.steps), Fraction(0))
+        slack = lost if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
+        if slack < lost:
+            advice = (
+                f"private groups among the questions take {decimal(lost, FINER)} of it: give at least that"
+            )
+            raise InvalidParameter("delta", delta, advice)
+        return Batch(self, asked, slack)
 
     @property
     def budget(self) -> Budget:
