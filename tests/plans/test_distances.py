@@ -29,6 +29,8 @@ from sfumato.queries.sql import parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _pytest.mark import ParameterSet
+
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
@@ -175,9 +177,13 @@ def check_both_ways(neighbourhood: Neighbourhood, sql: str, loose: set[Claim]) -
     assert set(missed) == loose, [move for claim, move in missed.items() if claim not in loose]
 
 
-@pytest.mark.parametrize(
-    ("policy", "name"), [(policy, name) for policy in ("person", "row") for name in golden(policy)]
-)
+def most_of_them_slow(*policies_: str) -> list[ParameterSet]:
+    """Every plan of these policies; `make check` runs every sixth."""
+    found = [(policy, name) for policy in policies_ for name in golden(policy)]
+    return [pytest.param(*each, marks=[pytest.mark.slow] if i % 6 else []) for i, each in enumerate(found)]
+
+
+@pytest.mark.parametrize(("policy", "name"), most_of_them_slow("person", "row"))
 def test_neighbours_move_a_golden_plan_as_far_as_claimed_and_no_further(
     policy: str, name: str, find: Callable[[str], Neighbourhood]
 ) -> None:
@@ -343,6 +349,7 @@ def test_the_engine_runs_several_threads_where_there_are_several(
     assert find("person").threads > 1 or os.cpu_count() == 1  # law 7: one thread shows nothing
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_neighbours(tmp_path: Path) -> None:
     policy, sql = policy_named("row"), "SELECT ward, SUM(cost) FROM visits GROUP BY ward"
     one, other = (

@@ -300,6 +300,7 @@ def test_a_buffer_that_is_used_again_changes_nothing_that_was_seen(cores: int) -
     assert audit(at_once, samples=4000, cores=cores).epsilon > 4
 
 
+@pytest.mark.slow
 def test_a_rare_odd_output_does_not_change_how_the_others_are_read() -> None:
     """Such outputs turn arrays of numbers into arrays of objects; all of it is allowed by the delta."""
 
@@ -491,6 +492,7 @@ def test_a_search_passes_over_inputs_that_fail_unless_all_do() -> None:
         search(positive, [], samples=2000)
 
 
+@pytest.mark.slow
 def test_the_best_of_many_pairs_is_tested_on_new_samples() -> None:
     """Nothing to find in any of 17 pairs: alarms stay as rare as stated. Reused samples would raise more."""
     runs, wrong = 100, 0

@@ -488,6 +488,7 @@ def test_at_most_many_values_are_listed() -> None:
 LISTED = [*itertools.chain.from_iterable(CASES.values())]
 
 
+@pytest.mark.slow
 def test_no_value_of_a_row_is_missing_among_the_possible_ones(engine: duckdb.DuckDBPyConnection) -> None:
     """Whatever stands in the rows, hostile or not: outside of declared bounds it is clamped first."""
     missing = []
@@ -660,6 +661,7 @@ def is_within(value: Any, expression: Scalar) -> bool:
     return bool(domain.low - room <= Fraction(value) <= domain.high + room)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(expression=expressions())
 def test_whatever_stands_in_the_rows_nothing_fails_and_bounds_hold(

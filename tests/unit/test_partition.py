@@ -42,6 +42,7 @@ def rule_of(epsilon: Fraction, delta: Fraction) -> Partition:
     return Partition(epsilon=epsilon, delta=delta)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(epsilon=EPSILONS, delta=DELTAS)
 def test_one_person_more_or_less_keeps_epsilon_and_delta_for_both_outcomes(
@@ -59,6 +60,7 @@ def test_one_person_more_or_less_keeps_epsilon_and_delta_for_both_outcomes(
         assert 1 - after <= ratio * (1 - before) + delta
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(epsilon=EPSILONS, delta=DELTAS)
 def test_no_probability_could_be_any_larger(epsilon: Fraction, delta: Fraction) -> None:

@@ -53,6 +53,7 @@ def check_ratios(here: Choices, there: Choices, epsilon: Fraction) -> Fraction:
     return largest
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(pair=neighbours(), targets=TARGETS)
 def test_no_outcome_of_quantiles_tells_neighbours_apart_by_more_than_epsilon(
