@@ -251,8 +251,24 @@ class Selected(Histogram):
         return 1
 
 
+class Weighed(Histogram):
+    """Cells into which each row falls once. Whoever has more than `rows` rows is scaled in proportion."""
+
+    __slots__ = ()
+    rows: int | None  # None: every row is its own unit
+
+    @property
+    def whole(self) -> int:
+        """What one row comes to."""
+        return 1 if self.rows is None else PARTS
+
+    @property
+    def cap(self) -> int:
+        return self.whole * (self.rows or 1)
+
+
 @dataclass(frozen=True, slots=True)
-class Spread(Histogram):
+class Spread(Weighed):
     """How many rows fall on each step of the grid of a value: what its quantiles are chosen by.
 
     Released are, for each of `ranks`, the step chosen and the two ends of its interval. Whoever has more than
@@ -272,18 +288,9 @@ class Spread(Histogram):
     def places(self) -> int:
         return 3 * len(self.ranks)
 
-    @property
-    def whole(self) -> int:
-        """What one row comes to."""
-        return 1 if self.rows is None else PARTS
-
-    @property
-    def cap(self) -> int:
-        return self.whole * (self.rows or 1)
-
 
 @dataclass(frozen=True, slots=True)
-class Kinds(Histogram):
+class Kinds(Weighed):
     """How many rows have each of the public values: what a mode is chosen by."""
 
     value: Scalar
@@ -297,15 +304,6 @@ class Kinds(Histogram):
     @property
     def places(self) -> int:
         return 1
-
-    @property
-    def whole(self) -> int:
-        """What one row comes to."""
-        return 1 if self.rows is None else PARTS
-
-    @property
-    def cap(self) -> int:
-        return self.whole * (self.rows or 1)
 
 
 @dataclass(frozen=True, slots=True)

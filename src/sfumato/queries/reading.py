@@ -356,7 +356,7 @@ class Reader:
                 return self.condition(node.this, scope)
             case "And" | "Or":
                 parts = [self.condition(each, scope) for each in node.nodes()]
-                return self._joined(node, parts)
+                return self.all_of(node, parts)
             case "Not":
                 return self.call(node, "not", self.condition(node.this, scope))
             case "Is":
@@ -365,7 +365,7 @@ class Reader:
                 return self._in(node, scope)
             case "Between":
                 low = self.compare(node, ">=", node.this, node["low"], scope)
-                return self._joined(
+                return self.all_of(
                     node, [low, self.compare(node, "<=", node.this, node["high"], scope)], "and"
                 )
             case kind if kind in COMPARISONS:
@@ -382,7 +382,8 @@ class Reader:
             text.refuse(node, f"{name} is not a condition", f"Compare it: {name} = ...")
         return found
 
-    def _joined(self, node: Node, parts: list[Scalar], how: str = "") -> Scalar:
+    def all_of(self, node: Node, parts: list[Scalar], how: str = "") -> Scalar:
+        """The parts joined by AND, or by OR where the node or `how` says so."""
         try:
             return joined("or" if (how or node.kind.lower()) == "or" else "and", parts)
         except Unusable as reason:
@@ -411,7 +412,7 @@ class Reader:
         if node.expression.kind == "Boolean" and inner.domain.kind == "boolean":
             known = self.call(node, "not", self.call(node, "is null", inner))
             truth = inner if node.expression.arguments.get("this") else self.call(node, "not", inner)
-            return self._joined(node, [known, truth], "and")
+            return self.all_of(node, [known, truth], "and")
         return self.text.refuse(
             node, "IS is followed by NULL, or TRUE and FALSE on booleans", "Use = for values."
         )

@@ -66,12 +66,11 @@ class Scan:
         return self.owner is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The rows of a relation for which a condition holds."""
+class Narrowed:
+    """Some rows of a relation: they are about whom it is about."""
 
+    __slots__ = ()
     relation: Relation
-    condition: Scalar
 
     @property
     def rows(self) -> int | None:
@@ -92,6 +91,14 @@ class Where:
     def by_person(self) -> bool:
         """Whether rows belong to persons."""
         return self.relation.by_person
+
+
+@dataclass(frozen=True, slots=True)
+class Where(Narrowed):
+    """The rows of a relation for which a condition holds."""
+
+    relation: Relation
+    condition: Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class Among(Narrowed):
     """The rows whose unit, or whose value, is (or is not) in another relation."""
 
     relation: Relation
@@ -143,24 +150,8 @@ class Among:
     negated: bool
 
     @property
-    def rows(self) -> int | None:
-        """Of one person, that weigh in full."""
-        return self.relation.rows
-
-    @property
-    def public(self) -> bool:
-        """Whether it tells nothing about anybody."""
-        return self.relation.public
-
-    @property
     def tables(self) -> frozenset[str]:
-        """The tables of people that are read."""
         return self.relation.tables | self.other.tables
-
-    @property
-    def by_person(self) -> bool:
-        """Whether rows belong to persons."""
-        return self.relation.by_person
 
 
 @dataclass(frozen=True, slots=True)

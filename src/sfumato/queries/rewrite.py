@@ -38,7 +38,7 @@ from sfumato.queries.plan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sums
 FEW_STEPS = 1 << 10  # where four powers are multiplied
@@ -146,8 +146,7 @@ class Rewriting:
         ends = [(measure.centre + row) * measure.clamp.step for row in measure.row]
         return Mean(Weighted((*total, *back)), count, ends[0], ends[1])
 
-    def _find(self, holds: object) -> int:
-        assert callable(holds)
+    def _find(self, holds: Callable[[Measure], bool]) -> int:
         return next(i for i, measure in enumerate(self.measures) if holds(measure))
 
 

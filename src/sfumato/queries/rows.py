@@ -158,7 +158,7 @@ class Rows:
         conditions = [self.reader.condition(part, scope) for part in kept]
         if not conditions:
             return relation
-        return filtered(relation, self.reader._joined(node, conditions, "and"))
+        return filtered(relation, self.reader.all_of(node, conditions, "and"))
 
     def among(
         self, node: Node, relation: Relation, scope: Scope, named: dict[str, Node], negated: bool
@@ -221,7 +221,7 @@ class Rows:
                     self.reader.find(column, Scope(tuple(sources))),
                 ]
                 parts.append(self.reader.call(each, "=", sides[1], sides[0]))
-            return self.reader._joined(node, parts, "and")
+            return self.reader.all_of(node, parts, "and")
         on = node.get("on")
         if on is None:
             self.text.refuse(node.this, "the join has no condition", "Write: JOIN b ON a.person = b.person")
@@ -248,7 +248,7 @@ class Rows:
                     "Join on the column that names the person: ON a.person = b.person (AND more).",
                 )
             rest = [part for part in parts_of(condition) if equality(part) not in same]
-            on = self.reader._joined(node, rest, "and") if rest else None
+            on = self.reader.all_of(node, rest, "and") if rest else None
             return Join(self.number(node), left, other, on, outer)
         if not across:
             text.refuse(node, "the join has no equality between the two tables", "Write: ON a.x = b.x")
