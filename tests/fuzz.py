@@ -1313,6 +1313,7 @@ class Fuzzer:
         most: int = 8,  # databases of a star that a question is asked of
         stars: int = 4,
         full: bool = False,  # crowds large enough for several threads
+        prepared: bool = False,  # ask copies as `sfumato prepare` makes them
     ) -> None:
         self.name, self.world, self.tally, self.most, self.stars = name, place, tally, most, stars
         size = (130_000, 100_000, 2_000) if full else (600, 600, 120)
@@ -1324,6 +1325,7 @@ class Fuzzer:
             crowd=size[0],
             million=size[1],
             heavy=size[2],
+            prepared=prepared,
         )
         tally.worlds += 1
 
@@ -1383,6 +1385,7 @@ def main() -> int:
     read.add_argument("--each", type=int, default=400, help="questions of one world")
     read.add_argument("--most", type=int, default=8, help="databases of one star that a question is asked of")
     read.add_argument("--full", action="store_true", help="crowds large enough for several threads")
+    read.add_argument("--prepared", action="store_true", help="ask prepared copies of all databases")
     read.add_argument("--world", help="only this world, as a counterexample names it")
     read.add_argument("--sql", help="only this question, of all databases")
     given = read.parse_args()
@@ -1393,7 +1396,9 @@ def main() -> int:
         name = given.world or f"{given.seed}-{i}"
         with tempfile.TemporaryDirectory() as folder:
             place = random_world(name)
-            fuzzer = Fuzzer(name, place, Path(folder), tally, most=given.most, full=given.full)
+            fuzzer = Fuzzer(
+                name, place, Path(folder), tally, most=given.most, full=given.full, prepared=given.prepared
+            )
             if given.sql:
                 fuzzer.most = fuzzer.stars = sys.maxsize
                 fuzzer.ask(Query(given.sql))

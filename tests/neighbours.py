@@ -41,7 +41,9 @@ from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
+from sfumato.sources.copy import Copy
 from sfumato.sources.duckdb import DuckDB
+from sfumato.sources.prepare import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,6 +59,7 @@ Norm = Literal["l0", "l1", "l2_squared", "linf"]
 NORMS: tuple[Norm, ...] = get_args(Norm)
 Towards = Literal["presence", "value", "nobody"]  # nobody: rows without a unit, which must move nothing
 NOTHING = Distance(l0=0)
+COPIES = "prepared_"
 CROWD_KEYS = 100_000  # where the keys of a crowd begin
 
 Text = str | None  # a value as the engine reads it
@@ -533,6 +536,7 @@ class Neighbourhood:
         crowd: int = 130_000,  # rows of other people: more than one thread takes
         million: int = 1_000_000,  # rows of one person
         heavy: int = 20_000,  # rows of one person in other stars
+        prepared: bool = False,  # ask copies of all databases, as `sfumato prepare` makes them
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.policy, self.seed = folder / "neighbours.duckdb", policy, seed
@@ -548,9 +552,15 @@ class Neighbourhood:
             self._pools: dict[Link, Pool] = {}
             self.public = {table.name: self._public_rows(table) for table in policy.tables if table.public}
             self.stars = tuple(self._stars())
+            for schema in [member.schema for star in self.stars if prepared for member in star.members]:
+                self._run(f"CREATE SCHEMA {COPIES}{schema}")
+                self._run(f"USE {schema}")
+                list(write(policy, self._run, COPIES + schema, "a test"))
             connection.commit()
             self._connection = None
         self._source = _Schemas(self.path)
+        self.prefix = COPIES if prepared else ""
+        self._source.copy = Copy.of(policy) if prepared else None
 
     # Asking
 
@@ -598,7 +608,7 @@ class Neighbourhood:
         return Report(sql, plan, tuple(moves.values()))
 
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:
-        self._source.schema_name = member.schema
+        self._source.schema_name = self.prefix + member.schema
         try:
             return unseal(self._source.run(plan))
         except Exception as error:  # any kind: whatever depends on the data is a leak

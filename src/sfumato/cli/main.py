@@ -45,6 +45,10 @@ _LATER = {
     "audit": ("sfumato.cli.audit", "A lower bound on the epsilon of any function that can be run."),
     "grant": ("sfumato.cli.grant", "Give an analyst or a group a share of the budget."),
     "demo": ("sfumato.cli.demo", "A guided tour on a made-up hospital, in 30 seconds."),
+    "prepare": (
+        "sfumato.cli.prepare",
+        "Write a copy of the tables in which questions are several times faster.",
+    ),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, so that every question has fitting ones."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }

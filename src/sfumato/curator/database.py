@@ -34,7 +34,6 @@ from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
 from sfumato.queries.words import spoken
 from sfumato.sources.duckdb import DuckDB, source_of
-from sfumato.sources.printing import Answer, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.policy import Column, Policy, Table
     from sfumato.queries.sensitivity import Derivation
+    from sfumato.sources.printing import Answer
 
 
 class Database:
@@ -87,7 +87,7 @@ class Database:
         derivations = derive(plan)
         distances = tuple(each.distances for each in derivations)
         query = calibrate(plan.measures, distances, spend, uses(plan))
-        return Question(self, told, plan, query, derivations, engine_sql=";\n".join(texts(plan)))
+        return Question(self, told, plan, query, derivations, engine_sql=";\n".join(self._source.texts(plan)))
 
     def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
         names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
@@ -247,6 +247,7 @@ class Database:
         key = self.key(plan)
         if kept := self.ledger.kept(key, query.spend, slack=query.slack):
             return self._repeated(plan, kept)  # asked before: free
+        self.check_version()
         receipt = self.ledger.charge(  # on disk before a row is read
             query.spend, key, slack=query.slack, question=question.text, analyst=self.analyst
         )
@@ -266,6 +267,10 @@ class Database:
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         query = Query(kept.spend, kept.receipt.price)
         return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst)
+
+    def check_version(self) -> None:
+        """Refuse, before anything is charged, to answer from a copy of data that changed."""
+        self._source.check_version()
 
     @property
     def left(self) -> Guarantee:
@@ -382,6 +387,7 @@ class Batch:
         kept = ledger.kept(key, self.spend, slack=self.slack)
         if kept is not None and kept.spend == self.spend:
             return self._shown(kept.drawn, kept.receipt)
+        self.database.check_version()
         text = f"batch of {len(self.questions)}: " + "; ".join(question.text for question in self.questions)
         receipt = ledger.charge(
             self.spend, key, slack=self.slack, question=text, analyst=self.database.analyst

@@ -125,6 +125,7 @@ class Policy:
     budget: Guarantee
     ledger: Path | str  # a file, or postgresql://...
     tables: tuple[Table, ...]
+    prepared: Path | None = None  # a copy that `sfumato prepare` writes
 
     @property
     def database(self) -> Path:
@@ -205,11 +206,13 @@ class _Reader:
         self.known(data, (), {"name", "source", "budget", "tables"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
-        self.known(source, ("source",), {"duckdb", "parquet"})
-        if len(source) > 1:
+        self.known(source, ("source",), {"duckdb", "parquet", "prepared"})
+        engines = [name for name in source if name != "prepared"]
+        if len(engines) > 1:
             advice = 'Keep one of: duckdb = "your.duckdb", parquet = "a_folder"'
             raise self.error(("source",), "it names two places", advice)
-        engine = next(iter(source), "duckdb")
+        engine = next(iter(engines), "duckdb")
+        copy = self.string(source, ("source", "prepared"), None) if "prepared" in source else None
         path = self.string(source, ("source", engine), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
         self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger"})
@@ -223,6 +226,7 @@ class _Reader:
             budget=self.total(budget),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
+            prepared=None if copy is None else self.file.parent / copy,
         )
         for table in policy.tables:
             self.check_through(policy, table)

@@ -1,4 +1,4 @@
-"""Tables in a DuckDB file, or in Parquet files: opened read-only, answered with a Secret.
+"""Tables in a DuckDB file, in Parquet files or in a prepared copy: opened read-only, answered with a Secret.
 
 The connection is read-only, cannot reach other files, cannot change its settings and never spills to disk
 (DuckDB can encrypt its spill files only with a module that is not part of it; law 1 forbids plain ones).
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -17,11 +19,13 @@ import duckdb
 from sfumato.errors import SourceError, nearest
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
+from sfumato.sources.copy import MARK, Copy, mark
 from sfumato.sources.dialect import field_text, quoted, typed
+from sfumato.sources.prepare import write
 from sfumato.sources.printing import Answer, arrange, texts
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Kind, Policy, Table, Value
@@ -34,6 +38,8 @@ _SETTINGS = {
     "lock_configuration": "true",
 }
 _ATTACHED = "attached_by_sfumato"
+_COPY = "copy_by_sfumato"
+State = list[tuple[str, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
 _INTEGERS = re.compile(
     r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
@@ -51,6 +57,8 @@ class Found:
 
 class DuckDB:
     """A DuckDB file, and the only place that runs anything in it."""
+
+    copy: Copy | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,7 +146,7 @@ class DuckDB:
         The engine's optimizer looks at statistics of the data, and has been seen to fail on some of them
         (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
         """
-        printed = texts(plan)
+        printed = self.texts(plan)
 
         def fetched() -> list[list[tuple[Any, ...]]]:
             try:
@@ -149,6 +157,26 @@ class DuckDB:
                 return [cursor.execute(sql).fetchall() for sql in printed]
 
         return Secret.of(fetched).map(lambda results: arrange(plan, results))
+
+    def texts(self, plan: Plan) -> tuple[str, ...]:
+        """The queries that `run` runs."""
+        return texts(plan, self.copy)
+
+    def check_version(self) -> None:
+        """Refuse to answer from data that are known to be of yesterday."""
+
+    def files(self) -> list[Path]:
+        """Where the data are."""
+        return [self.path]
+
+    def state(self) -> State:
+        """The version of the data: changes whenever they are written, as far as a file system tells."""
+        states = [(str(file.relative_to(self.path.parent)), file.stat()) for file in self.files()]
+        return [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+
+    def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
+        """An engine that reads the tables and writes a new file."""
+        return _guarded(_attach(self.path, beside=target), self.path)
 
     def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         """One cursor per query, in an engine of this process's own; a plain one does not optimize.
@@ -194,19 +222,21 @@ class Parquet(DuckDB):
         return found
 
     def run(self, plan: Plan) -> Secret[Answer]:
-        before = self._state()
+        before = self.state()
         answer = super().run(plan)
 
         def unchanged(found: Answer) -> Answer:
-            if self._state() != before:
+            if self.state() != before:
                 raise SourceError("the files changed")  # inside a Secret: nobody sees more than a failure
             return found
 
         return answer.map(unchanged)
 
-    def _state(self) -> list[tuple[str, int, int, int]]:
-        states = [(str(file), file.stat()) for table in self._tables for file in self._files(table)]
-        return [(name, state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states]
+    def files(self) -> list[Path]:
+        return [file for table in self._tables for file in self._files(table)]
+
+    def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
+        return self._opened(beside=target)
 
     def _files(self, table: str) -> list[Path]:
         single = self.path / f"{table}.parquet"
@@ -215,13 +245,15 @@ class Parquet(DuckDB):
         folder = self.path / table
         return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
 
-    def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+    def _opened(self, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
         if not self.path.is_dir():
             raise SourceError(
                 f"there is no folder {self.path}. Nothing was changed. Check [source] parquet in the policy; "
                 "a relative path starts at the folder of the policy file."
             )
         connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
+        if beside is not None:
+            connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
         connection.execute(f"SET allowed_directories = [{typed(str(self.path.resolve()))}]")
         for setting in _LAST[:1]:
             connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
@@ -252,7 +284,48 @@ class Parquet(DuckDB):
         return cursor
 
 
+class Prepared(DuckDB):
+    """The copy that `sfumato prepare` wrote, for as long as data and policy are those it was made of."""
+
+    def __init__(self, policy: Policy, original: DuckDB) -> None:
+        assert policy.prepared is not None
+        self._policy, self._original, self.copy = policy, original, Copy.of(policy)
+        self._version = original.state()
+        super().__init__(policy.prepared)
+
+    def check_version(self) -> None:
+        if self._original.state() != self._version:
+            raise self._stale("The data changed since it was made.")
+
+    def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+        """Whoever opens the file looks at its mark: it may have been written anew."""
+        if not self.path.is_file():
+            raise self._stale("There is no such file.")
+        connection = super()._opened(plain=plain)
+        try:
+            where = f"{_ATTACHED}.main.{MARK}" if plain or is_child() else MARK
+            found = connection.execute(f"SELECT mark FROM {where}").fetchall()
+        except duckdb.Error:
+            found = []
+        if found != [(mark(self._policy, self._version),)]:
+            connection.close()
+            raise self._stale("The data or the policy changed since it was made, or it is not one of ours.")
+        return connection
+
+    def _stale(self, problem: str) -> SourceError:
+        return SourceError(
+            f"the prepared copy {self.path} cannot be used. {problem} Nothing was charged. Make it anew: "
+            f"sfumato prepare {self._policy.file}; or take `prepared` out of [source] there."
+        )
+
+
 def source_of(policy: Policy) -> DuckDB:
+    """Where the tables of a policy live, or the copy that stands for them."""
+    original = original_of(policy)
+    return original if policy.prepared is None else Prepared(policy, original)
+
+
+def original_of(policy: Policy) -> DuckDB:
     """Where the tables of a policy live."""
     if policy.source[0] == "parquet":
         return Parquet(policy.database, tuple(table.name for table in policy.tables))
@@ -301,7 +374,7 @@ def _disable_optimizers(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"SET disabled_optimizers = {typed(names)}")
 
 
-def _attach(path: Path, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+def _attach(path: Path, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
     """The file in an engine of this process's own, for a process that was forked, or without optimizers.
 
     `duckdb.connect(path)` would hand back the parent's engine, copied by the fork without its threads; a new
@@ -309,6 +382,9 @@ def _attach(path: Path, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
     """
     connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
     connection.execute(f"ATTACH {typed(str(path))} AS {_ATTACHED} (READ_ONLY)")
+    if beside is not None:
+        connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
+        connection.execute(f"USE {_ATTACHED}")
     if plain:
         _disable_optimizers(connection)
     for setting in _LAST:  # the doors are shut once the file is in
@@ -335,6 +411,38 @@ def _guarded(connection: duckdb.DuckDBPyConnection, path: Path) -> duckdb.DuckDB
             "replace what keeps every person to the cap. Drop or rename them, for example: DROP MACRO floor"
         )
     return connection
+
+
+def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _name, _done: None) -> Path:
+    """Write the copy that the policy names, whole or not at all; an older one is replaced.
+
+    Whoever has the older one open goes on with it for as long as the data stay the same.
+    """
+    assert policy.prepared is not None
+    original, target = original_of(policy), policy.prepared
+    original.check(policy)
+    before = original.state()
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:  # ours alone
+        fresh = Path(folder) / target.name
+        try:
+            with original.beside(fresh) as connection:
+                run = lambda sql: connection.execute(sql).fetchall()  # noqa: E731
+                for name, done in write(policy, run, f"{_COPY}.main", mark(policy, before)):
+                    progress(name, done)
+                connection.execute(f"CHECKPOINT {_COPY}")
+        except duckdb.OutOfMemoryException:
+            problem = (
+                "there is not enough memory to sort the tables. Give the machine more, or ask without it."
+            )
+            raise SourceError(f"{target} was not written: {problem}") from None
+        except duckdb.Error as error:
+            kind = type(error).__name__
+            raise SourceError(f"{target} was not written: DuckDB could not ({kind}).") from None
+        if original.state() != before:
+            raise SourceError(f"{target} was not written: the data changed meanwhile. Run it again.")
+        fresh.chmod(0o600)
+        fresh.replace(target)
+    return target
 
 
 def build(path: Path, statements: list[str], questions: list[str]) -> list[list[tuple[Any, ...]]]:

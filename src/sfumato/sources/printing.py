@@ -33,17 +33,23 @@ from sfumato.queries.plan import (
     Spread,
     Sum,
 )
+from sfumato.queries.relations import Scan, Where
+from sfumato.sources.copy import ROWS
 from sfumato.sources.dialect import SQL_TYPE, integer, listed, on_grid, scalar_text, typed
 from sfumato.sources.tables import is_plain, needed_by, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp
     from sfumato.queries.policy import Value
+    from sfumato.queries.relations import Relation
+    from sfumato.sources.copy import Copy, Grid
 
 LONGEST = 1000  # characters of a private key
+BUCKETS = 1 << 16  # into which people are put, so many that the engine's caches hold them
+SEVERAL = 256  # rows that weigh in full, from which on a bucket of light people is seldom beyond the cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,9 @@ class Answer:
 # Queries -------------------------------------------------------------------------------------------------
 
 
-def texts(plan: Plan) -> tuple[str, ...]:
+def texts(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
     """The queries that compute a plan: one for what is added up by group, one for every grid."""
-    return tuple(_text(plan, measures) for measures in _together(plan))
+    return tuple(_text(plan, measures, copy) for measures in _together(plan))
 
 
 def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
@@ -99,22 +105,23 @@ def _together(plan: Plan) -> list[list[int]]:
     return [*([flat] if flat else []), *alone]
 
 
-def _text(plan: Plan, measures: list[int]) -> str:
+def _text(plan: Plan, measures: list[int], copy: Copy | None) -> str:
     first = plan.measures[measures[0]]
     if isinstance(first, Distinct):
-        return _distinct(plan, first)
+        return _distinct(_Query(plan, [first], copy), first)
     if isinstance(first, Octaves):
-        return _octaves(plan, first)
-    query = _Query(plan, [plan.measures[i] for i in measures])
+        return _octaves(_Query(plan, [], copy), first)
+    query = _Query(plan, [plan.measures[i] for i in measures], copy)
     return query.by_person() if plan.relation.by_person else query.by_row()
 
 
 class _Query:
     """One query over the rows of a plan: its keys, and what is added up."""
 
-    def __init__(self, plan: Plan, measures: list[Measure]) -> None:
-        self.plan, self.measures = plan, measures
-        self.rows = rows_of(plan.relation, needed_by(plan))
+    def __init__(self, plan: Plan, measures: list[Measure], copy: Copy | None) -> None:
+        self.plan, self.measures, self.copy = plan, measures, copy
+        self.rows = rows_of(plan.relation, needed_by(plan), copy)
+        self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.pieces = _Pieces()
         self.raw: list[str] = []  # what is grouped by
         self.lists: dict[int, str] = {}  # and for which of it there are public values
@@ -157,10 +164,26 @@ class _Query:
 
     def on_grid(self, value: Scalar, clamp: Clamp) -> str:
         """A value as an integer; what is clamped to the same bounds need not be clamped twice."""
+        if found := self.stored(value, clamp):
+            on, steps = found
+            return f"({self.beside(on.value)} // {steps})" if steps > 1 else self.beside(on.value)
         same = (value.domain.low, value.domain.high) == (clamp.low, clamp.high)
         text = self.scalar(_unclamped(value) if same else value)
         grid = on_grid(text, value.domain.kind, clamp)
         return f"COALESCE({grid}, {clamp.least})" if value.domain.required else grid
+
+    def stored(self, value: Scalar, clamp: Clamp) -> tuple[Grid, int] | None:
+        """Where the copy has a value on its grid, and how many of its steps are one of the clamp's."""
+        if self.copy is None or self.scan is None:
+            return None
+        if (value.domain.low, value.domain.high) != (clamp.low, clamp.high):
+            return None
+        return self.copy.grid(self.scan.table, _unclamped(value), clamp)
+
+    def beside(self, name: str) -> str:
+        """A column of our own in a copy."""
+        assert self.scan is not None
+        return f"t{self.scan.number}.{name}"
 
     def from_rows(self, joins: str, *more: str) -> str:
         where = " AND ".join([*self.rows.conditions, *more])
@@ -188,6 +211,8 @@ class _Query:
 
     def by_person(self) -> str:
         """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""
+        if norms := self.norms_beside():
+            return self.weighed(norms)
         by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds, Selected)) for m in self.measures)
         one_key = all(m.groups == 1 for m in self.measures if isinstance(m, Selected))
         counts = all(isinstance(m, Moments) and not m.degree for m in self.measures)
@@ -195,11 +220,79 @@ class _Query:
         is_split = added and by_row and one_key and is_plain(self.plan.relation) and (self.raw or not counts)
         return self.split() if is_split else self.persons()
 
+    def norms_beside(self) -> list[tuple[str, int]]:
+        """Of every measure what a row's person weighs by the copy, and the limit; none if one has no such.
+
+        All rows of a person count there, so nothing may be filtered out: weighed so, whoever has few rows
+        that pass would be scaled for those that do not.
+        """
+        if self.scan is None or not isinstance(self.plan.relation, Scan):
+            return []
+        norms = [self.norm_beside(measure) for measure in self.measures]
+        return [
+            (norm, _limit(m))
+            for norm, m in zip(norms, self.measures, strict=True)
+            if norm is not None and all(norms)
+        ]
+
+    def norm_beside(self, measure: Measure) -> str | None:
+        """What a person weighs by the copy: all rows, or all that a value comes to."""
+        match measure:
+            case Moments(values, _, _, nulls):
+                every = nulls or all(value.domain.required for value in values)
+                return self.beside(ROWS) if every else None
+            case Spread(value) | Kinds(value):
+                return self.beside(ROWS) if value.domain.required else None
+            case Sum(value, clamp):
+                found = self.stored(value, clamp)
+                name = found[0].norm(measure.centre) if found is not None and found[1] == 1 else None
+                return None if name is None else self.beside(name)
+        return None
+
+    def weighed(self, norms: list[tuple[str, int]]) -> str:
+        """Add up the rows of light people as they are, and each row of the others scaled by itself.
+
+        trunc(x * limit / norm) over all rows of a person is at most the limit, as the norm is the sum of all
+        |x|. So the cap holds, in whatever groups the rows are.
+        """
+        light = " AND ".join(f"{norm} <= {limit}" for norm, limit in norms)
+        heavy = " OR ".join(f"{norm} > {limit}" for norm, limit in norms)
+        names = [f"k{i}" for i in range(len(self.raw))]
+        keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
+        cells = [cell for measure in self.measures for cell in self.cells(measure)]
+        sums = [
+            f"SUM({_scaled(cell, norm, limit, _wide(measure))})"
+            for measure, (norm, limit) in zip(self.measures, norms, strict=True)
+            for cell in self.of_row(measure)
+        ]
+        few = (
+            f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('', light)}{_by(len(keys))}"
+        )
+        totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(cells)]
+        many = f"SELECT {', '.join([*keys, *sums])}{self.from_rows('', f'({heavy})')}{_by(len(keys))}"
+        both = f"SELECT {', '.join([*names, *totals])} FROM ({few}) AS g UNION ALL {many}"
+        return f"WITH sfumato_r AS ({both}), {self.added(len(cells))}"
+
+    def added(self, cells: int) -> str:
+        """All of sfumato_r added up by group, the groups that are public in their places."""
+        names = [f"k{i}" for i in range(len(self.raw))]
+        places = [f"v{i}.position" if i in self.lists else f"r.{name}" for i, name in enumerate(names)]
+        grouped = [f"{place} AS p{i}" for i, place in enumerate(places)]
+        sums = [f"COALESCE(SUM(c{j}), 0)" for j in range(cells)]
+        shown = self.shown([f"p{i}" for i in range(len(names))])
+        return (
+            f"sfumato_q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(cells))])}"
+            f" FROM sfumato_r AS r{self.joined('r.{}', names)})"
+            f" SELECT {', '.join([*shown, *sums])} FROM sfumato_q AS q"
+            + (f" GROUP BY {', '.join(f'p{i}' for i in range(len(names)))}" if names else "")
+        )
+
     def split(self) -> str:
         """Add up all rows by group; then for the few heavy people, what scaling them changes.
 
         A person with at most as many rows as weigh in full in every measure cannot be beyond any cap, so
-        only those who have more are looked at one by one. The integers are those of `persons`.
+        only those who have more are looked at one by one. The integers are those of `persons`. Where caps are
+        high, people are first looked at in buckets: whoever is beyond a cap is in one that is beyond it.
         """
         measures = [m for m in self.measures if not isinstance(m, Selected)]
         few = " OR ".join(dict.fromkeys(self.maybe_heavy(measure) for measure in measures))
@@ -211,9 +304,13 @@ class _Query:
             columns += [f"{cell} AS n{i}b{c}" for c, cell in enumerate(self.bounded(measure, each))]
         keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
         everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('')}{_by(len(keys))}"
+        stored = self.heavy_beside(measures)
+        several = (self.plan.relation.rows or 0) >= SEVERAL and len(measures) == len(self.measures)
+        who = f"HASH({unit}) & CAST({BUCKETS - 1} AS UBIGINT)" if several else unit
+        maybe = stored or f"{who} IN (SELECT u FROM sfumato_heavy)"
         one_by_one = (
             f"SELECT {', '.join([f'{unit} AS u', *keys, *self.pieces.printed()])}"
-            f"{self.from_rows('', f'{unit} IN (SELECT u FROM sfumato_heavy)')}{_by(1 + len(keys))}"
+            f"{self.from_rows('', maybe)}{_by(1 + len(keys))}"
         )
         person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({one_by_one}) AS g"
         person += self.joined("g.{}", names)
@@ -230,19 +327,13 @@ class _Query:
         bounded = f"sfumato_person AS MATERIALIZED ({person}), sfumato_norm AS ({norm})"
         if len(measures) < len(self.measures):
             return self._split_selected(everybody, few, bounded, totals, changes)
-        heavy = f"SELECT {unit} AS u{self.from_rows('')} GROUP BY 1 HAVING {few}"
-        places = [f"v{i}.position" if i in self.lists else f"r.{name}" for i, name in enumerate(names)]
-        grouped = [f"{place} AS p{i}" for i, place in enumerate(places)]
-        added = [f"COALESCE(SUM(c{j}), 0)" for j in range(len(totals))]
-        shown = self.shown([f"p{i}" for i in range(len(names))])
+        heavy = f"SELECT {who} AS u{self.from_rows('')} GROUP BY 1 HAVING {few}"
+        found = "" if stored else f"sfumato_heavy AS MATERIALIZED ({heavy}), "
         return (
-            f"WITH sfumato_heavy AS MATERIALIZED ({heavy}), {bounded},"
+            f"WITH {found}{bounded},"
             f" sfumato_r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
             f" SELECT {', '.join([*names, *changes])} FROM sfumato_person JOIN sfumato_norm USING (u)),"
-            f" sfumato_q AS (SELECT {', '.join([*grouped, *(f'c{j}' for j in range(len(totals)))])}"
-            f" FROM sfumato_r AS r{self.joined('r.{}', names)})"
-            f" SELECT {', '.join([*shown, *added])} FROM sfumato_q AS q"
-            + (f" GROUP BY {', '.join(f'p{i}' for i in range(len(names)))}" if names else "")
+            f" {self.added(len(totals))}"
         )
 
     def _split_selected(
@@ -381,6 +472,16 @@ class _Query:
         x = self.on_grid(measure.value, measure.clamp)
         return f"SUM(ABS(CAST({x} AS BIGINT) - {measure.centre})) > {measure.cap}"
 
+    def heavy_beside(self, measures: Sequence[Measure]) -> str:
+        """The same of a row, by what the copy says about its person; nothing if it does not say it."""
+        if self.scan is None or len(measures) < len(self.measures):
+            return ""
+        norms = [self.norm_beside(m) if isinstance(m, Sum) else self.beside(ROWS) for m in measures]
+        if not all(norms):
+            return ""
+        beyond = (f"{norm} > {_limit(m)}" for norm, m in zip(norms, measures, strict=True))
+        return f"({' OR '.join(dict.fromkeys(beyond))})"
+
     def bounded(self, measure: Measure, cells: list[str]) -> list[str]:
         """The cells of one person; a sum stays within the 63 bits that the scaling can multiply.
 
@@ -393,6 +494,28 @@ class _Query:
             f"CASE WHEN {cell} < {low} THEN {low} WHEN {cell} > {high} THEN {high} ELSE {cell} END"
             for cell in cells
         ]
+
+    def of_row(self, measure: Measure) -> list[str]:
+        """What one row comes to in every cell; NULL is nothing."""
+        match measure:
+            case Sum(value, clamp):
+                return [f"(CAST({self.on_grid(value, clamp)} AS {_wide(measure)}) - {measure.centre})"]
+            case Moments(values, clamps, degree, nulls):
+                whole = integer(measure.whole, _wide(measure))
+                there = " AND ".join(
+                    f"({self.there(value)}) IS NOT NULL" for value in values if not value.domain.required
+                )
+                cells = [f"(CASE WHEN {there} THEN {whole} END)" if there else whole]
+                if degree:
+                    pairs = zip(values, clamps, strict=True)
+                    steps = [
+                        f"(CAST({self.on_grid(v, c)} AS {_wide(measure)}) - {c.least})" for v, c in pairs
+                    ]
+                    cells = [f"({' * '.join(factors)})" for factors in _products(steps, measure)]
+                return [*cells, *([f"(CASE WHEN {there} THEN NULL ELSE {whole} END)"] if nulls else [])]
+            case Spread() | Kinds():
+                return [integer(measure.whole, _wide(measure))]
+        raise AssertionError("its rows are not weighed")
 
     def norm(self, measure: Measure) -> str:
         """What a group adds to the norm of a person: rows, groups, or the total itself."""
@@ -454,6 +577,13 @@ class _Query:
         return [f"({cell})" for cell in cells] + missing
 
 
+def _only_scan(relation: Relation) -> Scan | None:
+    """The one table of people that a relation narrows, if that is all it does."""
+    while isinstance(relation, Where):
+        relation = relation.relation
+    return relation if isinstance(relation, Scan) and relation.by_person else None
+
+
 def _by(count: int) -> str:
     """GROUP BY the first columns."""
     return f" GROUP BY {', '.join(str(i + 1) for i in range(count))}" if count else ""
@@ -479,6 +609,23 @@ def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int
     return found
 
 
+def _products(steps: list[str], measure: Moments) -> Iterator[list[str]]:
+    """The same for one row: the factors of every cell."""
+    d, size = measure.degree, measure.degree + 1
+    for cell in range(size ** len(steps)):
+        factors = []
+        for v, (x, clamp) in enumerate(zip(steps, measure.clamps, strict=True)):
+            k = cell // size**v % size
+            factors += [str(math.comb(d, k)), *[x] * k, *[f"({clamp.width} - {x})"] * (d - k)]
+        yield [factor for factor in factors if factor != "1"]
+
+
+def _wide(measure: Measure) -> str:
+    """A type that holds what one row comes to, times the limit."""
+    row = max(map(abs, measure.row)) * measure.cap if isinstance(measure, Sum) else measure.cap
+    return "BIGINT" if row < 1 << 62 else "HUGEINT"
+
+
 def _limit(measure: Measure) -> int:
     """The norm up to which a person counts in full."""
     match measure:
@@ -492,24 +639,24 @@ def _limit(measure: Measure) -> int:
     raise AssertionError("it has a query of its own")
 
 
-def _scaled(value: str, norm: str, limit: int) -> str:
+def _scaled(value: str, norm: str, limit: int, engine_type: str = "HUGEINT") -> str:
     """The value, scaled so that all groups together keep to the cap; a norm of NULL is a light person's.
 
     `//` truncates towards zero, so |scaled| <= |value| * limit / norm, and the sum over groups and cells is
-    at most the cap. The divisor is above the limit, hence at least 2; the product is taken in 128 bits.
+    at most the cap. The divisor is above the limit, hence at least 2; the type must hold the product.
     """
-    return f"CASE WHEN {norm} > {limit} THEN {value} * {integer(limit, 'HUGEINT')} // {norm} ELSE {value} END"
+    scaled = f"{value} * {integer(limit, engine_type)} // {norm}"
+    return f"CASE WHEN {norm} > {limit} THEN {scaled} ELSE {value} END"
 
 
-def _distinct(plan: Plan, measure: Distinct) -> str:
+def _distinct(query: _Query, measure: Distinct) -> str:
     """How many different values there are in each group, of few pairs a person."""
-    query = _Query(plan, [measure])
     value = query.scalar(measure.value)
     query.rows.conditions.append(f"({value}) IS NOT NULL")
     keys = [f"{key} AS p{i}" for i, key in enumerate(query.keys)]
     names = [f"p{i}" for i in range(len(keys))]
     group = f" GROUP BY {', '.join(names)}" if names else ""
-    if not plan.relation.by_person:
+    if not query.plan.relation.by_person:
         inner = f"SELECT {', '.join([*keys, f'{value} AS x'])}{query.from_rows(query.joins)}"
         return f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])} FROM ({inner}) AS q{group}"
     pairs = f"SELECT {', '.join([f'{query.rows.unit} AS u', *keys, f'{value} AS x'])}"
@@ -524,13 +671,12 @@ def _distinct(plan: Plan, measure: Distinct) -> str:
     )
 
 
-def _octaves(plan: Plan, measure: Octaves) -> str:
+def _octaves(query: _Query, measure: Octaves) -> str:
     """How many persons have how much, each shared between the two nodes around it.
 
     For an amount a with 2^k <= a < 2^(k+1) the upper node gets trunc(1024 (a - 2^k) / 2^k), the lower one
     what is left of 1024. A logarithm of doubles only guesses k; whole numbers then settle it.
     """
-    query = _Query(plan, [])
     amount = "COUNT(*)"
     if measure.value is not None and measure.clamp is not None:
         x = query.on_grid(measure.value, measure.clamp)

@@ -16,6 +16,7 @@ from sfumato.queries.expressions import Call, fields, parts_of
 from sfumato.queries.plan import Moments, Plan, Selected
 from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
 from sfumato.queries.rows import numbers_of
+from sfumato.sources.copy import UNIT
 from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Field, Scalar
     from sfumato.queries.policy import Kind
     from sfumato.queries.relations import Folded, Owner
+    from sfumato.sources.copy import Copy
 
 
 @dataclass(slots=True)
@@ -78,22 +80,23 @@ def _within(relation: Relation) -> Iterator[Scalar]:
             yield from _within(inner)
 
 
-def rows_of(relation: Relation, needed: set[Field]) -> Rows:
+def rows_of(relation: Relation, needed: set[Field], copy: Copy | None = None) -> Rows:
+    """How to read a relation; from a prepared copy if there is one."""
     match relation:
         case Scan():
-            return _scan(relation)
+            return _scan(relation, copy)
         case Where(inner, condition):
-            rows = rows_of(inner, needed)
+            rows = rows_of(inner, needed, copy)
             rows.conditions.append(scalar_text(condition, rows.column))
             return rows
         case Join():
-            return _join(relation, needed)
+            return _join(relation, needed, copy)
         case Among():
-            return _among(relation, needed)
+            return _among(relation, needed, copy)
         case Union(number, parts, kinds):
             selects = []
             for inner, columns in parts:
-                rows = rows_of(inner, needed)
+                rows = rows_of(inner, needed, copy)
                 printed = [
                     f"CAST({scalar_text(column, rows.column)} AS {_wide(kind)}) AS c{i}"
                     for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
@@ -102,7 +105,7 @@ def rows_of(relation: Relation, needed: set[Field]) -> Rows:
                 selects.append(_select([*unit, *printed] or ["1 AS one"], rows))
             return _derived(number, f"({' UNION ALL '.join(selects)})", relation.by_person, "c")
         case Fold(number, inner, by, folds):
-            rows = rows_of(inner, needed)
+            rows = rows_of(inner, needed, copy)
             keys = [f"{scalar_text(each, rows.column)} AS k{i}" for i, each in enumerate(by)]
             totals = [f"{_folded(each, rows)} AS c{i}" for i, each in enumerate(folds)]
             select = _select([f"{rows.unit} AS u", *keys, *totals], rows)
@@ -132,12 +135,14 @@ def _collated(text: str, field: Field) -> str:
     return f"{text} COLLATE C" if field.domain.kind == "text" else text
 
 
-def _scan(scan: Scan) -> Rows:
+def _scan(scan: Scan, copy: Copy | None) -> Rows:
     name = f"t{scan.number}"
     source, conditions, unit = f"{quoted(scan.table)} AS {name}", [], ""
     if scan.owner is not None:
         column = _key(name, scan.owner)
-        if scan.owner.table:
+        if scan.owner.table and copy is not None:  # it was looked up when the copy was made
+            unit = field_text(f"{name}.{UNIT}", _last(scan.owner).kind)
+        elif scan.owner.table:
             assert scan.owner.owner is not None
             owners = _owners(scan.owner)
             source += f" JOIN ({owners}) AS o{scan.number} ON {column} = o{scan.number}.k"
@@ -157,6 +162,11 @@ def _key(name: str, owner: Owner) -> str:
     return field_text(f"{name}.{quoted(owner.column)}", owner.kind)
 
 
+def _last(owner: Owner) -> Owner:
+    """The one that names persons, at the end of a chain of references."""
+    return owner if owner.owner is None else _last(owner.owner)
+
+
 def _owners(owner: Owner) -> str:
     """Whom each value of a referred column belongs to: every unit once."""
     inner = owner.owner
@@ -170,8 +180,8 @@ def _owners(owner: Owner) -> str:
     return f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {source} WHERE {known}"
 
 
-def _join(join: Join, needed: set[Field]) -> Rows:
-    left, right = rows_of(join.left, needed), rows_of(join.right, needed)
+def _join(join: Join, needed: set[Field], copy: Copy | None) -> Rows:
+    left, right = rows_of(join.left, needed, copy), rows_of(join.right, needed, copy)
     if join.single:
         return _single(join, left, right, needed)
     if not is_plain(join.right):
@@ -258,8 +268,8 @@ def _common_type(a: Scalar, b: Scalar) -> str:
     return SQL_TYPE["number"] if len(kinds) > 1 else _wide(kinds.pop())
 
 
-def _among(among: Among, needed: set[Field]) -> Rows:
-    rows, other = rows_of(among.relation, needed), rows_of(among.other, needed)
+def _among(among: Among, needed: set[Field], copy: Copy | None) -> Rows:
+    rows, other = rows_of(among.relation, needed, copy), rows_of(among.other, needed, copy)
     if among.value is None or among.other_value is None:
         subject, listed_ = rows.unit, other.unit
     else:

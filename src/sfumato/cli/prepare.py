@@ -1,0 +1,74 @@
+"""`sfumato prepare`: a copy of the tables in which questions are fast."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.errors import PolicyError
+from sfumato.queries import policy as policies
+from sfumato.sources.duckdb import prepare
+
+
+@click.command("prepare", cls=Friendly)
+@POLICY
+@JSON
+def command(policy: str, as_json: bool) -> None:
+    """Write a copy of the tables in which questions are several times faster.
+
+    It holds the declared columns, sorted by how much each person has, and beside them what is needed to keep
+    each person to any cap. Answers, errors and prices are those of the tables themselves. It costs no budget.
+    The copy is as secret as the data. It is refused when the data or the policy change: run this again then.
+    """
+    declared = policies.load(policy)
+    named = declared.prepared is not None
+    if not named:
+        declared = replace(declared, prepared=Path(policy).with_suffix(".prepared.duckdb"))
+    assert declared.prepared is not None
+    shown = [""]
+
+    def progress(table: str, done: float) -> None:
+        told = f"{table}: {100 * done:.0f}%"
+        if not as_json and told != shown[0]:
+            shown[0] = told
+            click.echo(f"  copying {told}", err=True)
+
+    start = time.perf_counter()
+    target = prepare(declared, progress)
+    seconds = time.perf_counter() - start
+    if not named:
+        _write(Path(policy), target.name)
+    size = target.stat().st_size
+    if as_json:
+        print_json(
+            {"prepared": str(target), "bytes": size, "seconds": round(seconds, 3), "written": not named}
+        )
+        return
+    click.secho(f"{target} is ready: {size / 1e6:,.1f} MB in {seconds:.1f} s.", fg="green")
+    if not named:
+        click.echo(
+            f"  Written into {policy}: take `prepared` out of [source] there to go back to the tables."
+        )
+    click.echo("  It is as secret as the data themselves. When they change, run this again.")
+
+
+def _write(path: Path, name: str) -> None:
+    """Put the line into the policy, if the policy is still one afterwards."""
+    line = f'prepared = "{name}"'
+    text = path.read_text(encoding="utf-8-sig")
+    changed = re.sub(r"^(\[source\][^\n]*\n)", lambda found: f"{found[0]}{line}\n", text, count=1, flags=re.M)
+    try:
+        is_right = policies.parse(changed, path).prepared is not None
+    except PolicyError:
+        is_right = False
+    if not is_right:
+        told = "the line could not be added by itself"
+        raise PolicyError(str(path), None, "source", told, f"The copy is there. Add under [source]: {line}")
+    fresh = path.with_name(path.name + ".prepared")
+    fresh.write_text(changed, encoding="utf-8")
+    fresh.replace(path)

@@ -1,0 +1,117 @@
+"""A copy of the tables in which questions are fast: what `sfumato prepare` writes.
+
+The copy of a table of people holds the declared columns of every row that belongs to somebody, and beside
+them, in each row:
+
+* how many rows its person has in this table;
+* for every column with bounds, the clamped value on its integer grid, and what the person's values come to
+  in sum, as absolute numbers; where the table was tuned, also around the tuned centre;
+* the person, where the table only refers to rows of another that say it.
+
+So whoever weighs too much can be scaled row by row, without adding up anybody's rows first: a row of a person
+who has N in all counts trunc(x * limit / N), and these are at most `limit` together, whatever is filtered out
+and however rows are grouped. Rows are sorted by how many their person has, so that the engine reads those of
+heavy people, and only those, for the slower part.
+
+Every stored number is made of one person's own rows, so what a person can change is still that person's rows
+alone; `tests/plans` prepares every neighbour and measures how far the answers move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.queries.expressions import Field
+from sfumato.queries.plan import Clamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.policy import Column, Policy, Table
+
+FORM = "1"  # of the copy: another one must be prepared again
+ROWS = "sfumato_rows"
+UNIT = "sfumato_unit"
+MARK = "sfumato_prepared"  # the table that says what the copy was made of
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A column as the copy stores it: `number` is part of the names, `centre` is in steps."""
+
+    number: int
+    clamp: Clamp
+    required: bool
+    centre: int | None
+
+    @property
+    def value(self) -> str:
+        return f"sfumato_value_{self.number}"
+
+    @property
+    def total(self) -> str:
+        return f"sfumato_total_{self.number}"
+
+    @property
+    def centred(self) -> str:
+        return f"sfumato_centred_{self.number}"
+
+    def norm(self, centre: int) -> str | None:
+        """The stored sum over a person's rows of |value - centre|, if there is one."""
+        return self.total if centre == 0 else self.centred if centre == self.centre else None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is stored beside the columns, by table; of tables of people only."""
+
+    tables: dict[str, dict[str, Grid]]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Copy:
+        people = [table for table in policy.tables if table.rows_per_person is not None]
+        return cls({table.name: dict(_grids(table)) for table in people})
+
+    def grid(self, table: str, value: Scalar, clamp: Clamp) -> tuple[Grid, int] | None:
+        """Where a value of a table is stored, and how many of its steps are one of the clamp's."""
+        if not isinstance(value, Field) or value.unit:
+            return None
+        grid = self.tables[table].get(value.name.partition(".")[2])
+        if grid is None or (grid.clamp.low, grid.clamp.high) != (clamp.low, clamp.high):
+            return None
+        finer = grid.clamp.exponent - clamp.exponent
+        if finer < 0 or (finer and clamp.least < 0) or grid.required != value.domain.required:
+            return None  # a division truncates, which is a floor from zero up
+        return grid, 1 << finer
+
+
+def _grids(table: Table) -> Iterator[tuple[str, Grid]]:
+    tuned = {} if table.tuning is None else {each.name: each for each in table.tuning.columns}
+    for number, column in enumerate(table.columns):
+        if column.low is None or column.high is None or column.name == table.unit:
+            continue
+        low, high = (Fraction(float(end)) for end in (column.low, column.high))
+        clamp = Clamp(low, high, column.exponent)
+        centre = None
+        if column.name in tuned:
+            centre = round(tuned[column.name].centre / clamp.step)
+        yield column.name, Grid(number, clamp, column.required, centre)
+
+
+def mark(policy: Policy, state: object) -> str:
+    """Names all that a copy is made of: its form, the declarations it depends on, and the data's version."""
+    declared = [
+        [t.name, t.unit, t.through, t.public, [_declared(c) for c in t.columns], repr(sorted(_grids(t)))]
+        for t in policy.tables
+    ]
+    text = json.dumps([FORM, policy.source, declared, state], default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _declared(column: Column) -> list[str]:
+    return [column.name, column.kind]

@@ -1,0 +1,126 @@
+"""Writing the copy of the tables that `copy` describes.
+
+Rows are sorted by how many their person has, then by person. A table that is too large to be sorted in memory
+is written in slices: nothing of it ever stands in a plain file but the copy itself (law 1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from sfumato.errors import SourceError
+from sfumato.queries.policy import RESERVED
+from sfumato.queries.sql import parse
+from sfumato.sources.copy import MARK, ROWS, UNIT, Copy
+from sfumato.sources.dialect import field_text, integer, on_grid, quoted, typed
+from sfumato.sources.tables import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sfumato.queries.policy import Column, Kind, Policy, Table
+    from sfumato.sources.copy import Grid
+
+    Run = Callable[[str], list[tuple[Any, ...]]]
+
+MOST = 1 << 24  # rows sorted at once: a few gigabytes
+
+
+def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str, float]]:
+    """Copy all tables into a schema; before and after each step, the table and how much of it is done."""
+    copy = Copy.of(policy)
+    for table in policy.tables:
+        for column in table.columns:
+            if column.name.lower().startswith(RESERVED):
+                raise SourceError(
+                    f"{table.name}.{column.name} has a name that begins with {RESERVED}, as those of our own "
+                    "columns in the copy do. Nothing was prepared. Rename the column in the database."
+                )
+    for table in policy.tables:
+        yield table.name, 0.0
+        if table.name in copy.tables:
+            for done in _write_people(policy, table, copy.tables[table.name], run, into):
+                yield table.name, done
+        else:
+            columns = [_plain(f"t.{quoted(column.name)}", column) for column in table.columns]
+            shown = ", ".join(columns) if not table.public and columns else "t.*"
+            run(f"CREATE TABLE {into}.{quoted(table.name)} AS SELECT {shown} FROM {quoted(table.name)} AS t")
+        yield table.name, 1.0
+    run(f"CREATE TABLE {into}.{MARK} AS SELECT {typed(mark)} AS mark")
+
+
+def _write_people(
+    policy: Policy, table: Table, grids: dict[str, Grid], run: Run, into: str
+) -> Iterator[float]:
+    """First what everybody has, in memory; then the rows beside it, slice by slice."""
+    rows = rows_of(parse(f"SELECT COUNT(*) FROM {quoted(table.name)}", policy).relation, set())
+    kinds = {column.name: column.kind for column in table.columns}
+    steps = {
+        grid: _steps(field_text(f"t0.{quoted(name)}", kinds[name]), kinds[name], grid)
+        for name, grid in grids.items()
+    }
+    sums = {"n": "COUNT(*)"}
+    for grid, step in steps.items():
+        wide = f"CAST({step} AS HUGEINT)"
+        sums[grid.total] = f"COALESCE(SUM(ABS({wide})), 0)"
+        if grid.centre is not None:
+            sums[grid.centred] = f"COALESCE(SUM(ABS({wide} - {integer(grid.centre, 'HUGEINT')})), 0)"
+    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
+    person = ", ".join([f"{rows.unit} AS u", *(f"{text} AS {name}" for name, text in sums.items())])
+    run(f"CREATE TEMP TABLE sfumato_people AS SELECT {person} FROM {rows.source}{where} GROUP BY 1")
+    most = run(f"SELECT {', '.join(f'MAX({name})' for name in sums)} FROM sfumato_people")[0]
+    types = {name: _narrowest(int(found or 0)) for name, found in zip(sums, most, strict=True)}
+    columns = [_plain(f"t0.{quoted(column.name)}", column) for column in table.columns]
+    if table.through is not None:
+        columns.append(f"{rows.unit} AS {UNIT}")
+    columns += [f"{step} AS {grid.value}" for grid, step in steps.items()]
+    columns += [f"CAST(p.{name} AS {types[name]}) AS {ROWS if name == 'n' else name}" for name in sums]
+    select = (
+        f"SELECT {', '.join(columns)} FROM {rows.source} JOIN sfumato_people AS p ON {rows.unit} = p.u{where}"
+    )
+    target = f"{into}.{quoted(table.name)}"
+    run(f"CREATE TABLE {target} AS {select} LIMIT 0")
+    spread = run("SELECT n, SUM(n) FROM sfumato_people GROUP BY n ORDER BY n")
+    whole, done = sum(int(held) for _, held in spread), 0
+    for low, high, held in slices([(int(n), int(held)) for n, held in spread]):
+        parts = math.ceil(held / MOST)
+        for part in range(parts):
+            some = f" AND HASH(p.u) % {parts} = {part}" if parts > 1 else ""
+            among = f"{' AND' if where else ' WHERE'} p.n BETWEEN {low} AND {high}{some}"
+            run(f"INSERT INTO {target} {select}{among} ORDER BY p.n, p.u")
+            done += held // parts
+            yield done / whole
+    run("DROP TABLE sfumato_people")
+
+
+def slices(spread: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Ranges of how many rows a person has, each of few enough rows in all: (from, to, rows).
+
+    >>> list(slices([(1, 10), (2, 20), (7, 1 << 24)]))
+    [(1, 2, 30), (7, 7, 16777216)]
+    """
+    low, high, held = 0, 0, 0
+    for n, rows in spread:
+        if held and held + rows > MOST:
+            yield low, high, held
+            held = 0
+        low, high, held = low if held else n, n, held + rows
+    if held:
+        yield low, high, held
+
+
+def _plain(name: str, column: Column) -> str:
+    """A column in the type it is used as, under its own name."""
+    text = f"CAST({name} AS VARCHAR)" if column.kind == "text" else field_text(name, column.kind)
+    return f"{text} AS {quoted(column.name)}"
+
+
+def _steps(field: str, kind: Kind, grid: Grid) -> str:
+    step = on_grid(field, kind, grid.clamp)
+    return f"COALESCE({step}, {grid.clamp.least})" if grid.required else step
+
+
+def _narrowest(most: int) -> str:
+    """A type that holds it; a narrower one is divided by faster."""
+    return "INTEGER" if most < 1 << 31 else "BIGINT" if most < 1 << 63 else "HUGEINT"

@@ -1,0 +1,145 @@
+"""Prepared copies: every neighbour is prepared, and no answer moves further than its plan claims.
+
+Distances are not believed for the copy, they are measured on it. Where a copy is asked in the form of the
+tables, the integers are the same; where its rows are weighed by themselves, the claims are attained.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.neighbours import COPIES, Neighbourhood
+from tests.plans.test_distances import SEED, STRANGE_COLUMNS, STRANGE_PLANS, golden, policy_named
+from tests.support import CLINIC_COLUMNS, COLUMNS
+
+from sfumato.exact.secret import unseal
+from sfumato.queries.policy import Measured, Tuned, TunedColumn, Tuning
+from sfumato.queries.sensitivity import derive
+from sfumato.queries.sql import parse
+from sfumato.sources.copy import Copy
+from sfumato.sources.printing import texts
+
+if TYPE_CHECKING:
+    from sfumato.queries.plan import Plan
+    from sfumato.queries.policy import Policy
+
+TYPES = {"clinic": CLINIC_COLUMNS, "strange": STRANGE_COLUMNS, "person": COLUMNS, "tuned": COLUMNS}
+
+
+def tuned(policy: Policy) -> Policy:
+    """A policy with a tuned column, as a question sees it: caps far below those of the rows."""
+    (visits,) = (table for table in policy.tables if table.name == "visits")
+    cost = visits.column("cost")
+    assert cost is not None
+    (noisy, centre) = Measured(Fraction(1), (0, 1024)), Fraction(37)
+    tuning = Tuning(noisy, (TunedColumn("cost", centre, cost.exponent, noisy, noisy),))
+    fitting = replace(cost, required=True, tuned=Tuned(centre, Fraction(150), Fraction(90)))
+    columns = tuple(fitting if column == cost else column for column in visits.columns)
+    changed = replace(visits, columns=columns, tuning=tuning)
+    return replace(policy, tables=tuple(changed if t == visits else t for t in policy.tables))
+
+
+@pytest.fixture(scope="module")
+def find(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Neighbourhood]:
+    """Neighbours and their copies, of several policies."""
+    found = {}
+    for name, columns in TYPES.items():
+        policy = tuned(policy_named("person")) if name == "tuned" else policy_named(name)
+        folder = tmp_path_factory.mktemp(name)
+        found[name] = Neighbourhood(
+            folder, policy, columns, SEED, crowd=2000, million=20_000, heavy=2000, prepared=True
+        )
+    return found
+
+
+def is_weighed(plan: Plan, policy: Policy) -> bool:
+    """Whether a copy adds up rows that are scaled one by one."""
+    printed = texts(plan, Copy.of(policy))
+    return any("sfumato_r" in text and "sfumato_person" not in text for text in printed)
+
+
+CASES = [(policy, sql) for policy in ("clinic", "person") for sql in golden(policy).values()]
+CASES += [("strange", sql) for sql in STRANGE_PLANS]
+WEIGHED = [
+    "SELECT COUNT(*) FROM visits",
+    "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+    "SELECT ward, COUNT(*), SUM(cost), AVG(cost) FROM visits GROUP BY ward",
+    "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
+    "SELECT AVG(cost) FROM visits",
+    "SELECT ward, VARIANCE(cost) FROM visits GROUP BY ward",
+    "SELECT ward, MEDIAN(cost) FROM visits GROUP BY ward",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "sql"), CASES)
+def test_a_copy_moves_no_further_and_answers_as_the_tables_do(
+    policy: str, sql: str, find: dict[str, Neighbourhood]
+) -> None:
+    homes = find[policy]
+    homes.check(sql, most=8)
+    plan = parse(sql, homes.policy)
+    if not is_weighed(plan, homes.policy):
+        for star in homes.stars[:2]:
+            for member in star.members[:4]:
+                assert answered(homes, plan, member.schema, COPIES) == answered(
+                    homes, plan, member.schema, ""
+                )
+
+
+def answered(homes: Neighbourhood, plan: Plan, schema: str, prefix: str) -> object:
+    source = homes._source
+    copy, source.schema_name = source.copy, prefix + schema
+    try:
+        source.copy = copy if prefix else None
+        return unseal(source.run(plan))
+    finally:
+        source.copy = copy
+
+
+@pytest.mark.parametrize("sql", WEIGHED)
+def test_rows_that_are_weighed_one_by_one_fill_the_cap_and_no_more(
+    sql: str, find: dict[str, Neighbourhood]
+) -> None:
+    homes = find["tuned"]
+    plan = parse(sql, homes.policy)
+    assert is_weighed(plan, homes.policy)
+    report = homes.check(sql)
+    for i, derivation in enumerate(derive(plan)):  # truncation, row by row, loses a step of each
+        claimed, found = derivation.distances.presence.l1, report.furthest(i, "presence", "l1").found
+        assert claimed is not None
+        assert claimed - 2000 * derivation.measure.cells <= found <= claimed
+
+
+@pytest.mark.parametrize("stored", ["sfumato_rows", "sfumato_centred_2", "sfumato_total_2"])
+def test_a_copy_that_says_too_little_of_a_person_is_caught(
+    stored: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The power of the harness: a norm that is one too small lets a heavy person weigh too much."""
+    policy = tuned(policy_named("person"))
+    assert stored.endswith("rows") or stored in {
+        each for grid in Copy.of(policy).tables["visits"].values() for each in (grid.total, grid.centred)
+    }
+    homes = Neighbourhood(
+        tmp_path_factory.mktemp("short"),
+        policy,
+        COLUMNS,
+        SEED,
+        crowd=200,
+        million=2000,
+        heavy=200,
+        prepared=True,
+    )
+
+    def halved(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
+        pattern = re.compile(rf"t0\.{stored}\b")
+        return tuple(pattern.sub(f"(t0.{stored} // 2)", text) for text in texts(plan, copy))
+
+    monkeypatch.setattr("sfumato.sources.duckdb.texts", halved)
+    sql = {"sfumato_rows": WEIGHED[1], "sfumato_centred_2": WEIGHED[2], "sfumato_total_2": WEIGHED[3]}[stored]
+    with pytest.raises(AssertionError, match="moved measure"):
+        homes.check(sql)
