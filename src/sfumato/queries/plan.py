@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Value
     from sfumato.queries.relations import Relation
 
-PARTS = 1024  # a person's scaled count lives on a grid of 1/1024 row
+PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
 CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
 
 
@@ -129,10 +129,18 @@ class Moments(Histogram):
     @property
     def whole(self) -> int:
         """What one row comes to, in all cells together."""
-        if not self.degree:
-            return 1 if self.rows is None else PARTS
-        whole: int = math.prod(clamp.width for clamp in self.clamps) ** self.degree
-        return whole
+        return self.steps * self.parts
+
+    @property
+    def steps(self) -> int:
+        """The same on the grids of the values."""
+        steps: int = math.prod(clamp.width for clamp in self.clamps) ** self.degree if self.degree else 1
+        return steps
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts a step is cut: where rows are scaled, a row has at least so many in all."""
+        return 1 if self.rows is None else max(1, PARTS >> (self.steps.bit_length() - 1))
 
     @property
     def cells(self) -> int:

@@ -298,19 +298,28 @@ class Prepared(DuckDB):
             raise self._stale("The data changed since it was made.")
 
     def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
-        """Whoever opens the file looks at its mark: it may have been written anew."""
+        """Whoever opens the file looks at its mark: it may have been written anew.
+
+        An engine of its own, always: of a path that is open, DuckDB would hand out the file that was there.
+        """
         if not self.path.is_file():
             raise self._stale("There is no such file.")
-        connection = super()._opened(plain=plain)
         try:
-            where = f"{_ATTACHED}.main.{MARK}" if plain or is_child() else MARK
-            found = connection.execute(f"SELECT mark FROM {where}").fetchall()
+            connection = _guarded(_attach(self.path, plain=plain), self.path)
+        except duckdb.Error:
+            raise self._stale("DuckDB cannot read it.") from None
+        try:
+            found = connection.execute(f"SELECT mark FROM {_ATTACHED}.main.{MARK}").fetchall()
         except duckdb.Error:
             found = []
         if found != [(mark(self._policy, self._version),)]:
             connection.close()
             raise self._stale("The data or the policy changed since it was made, or it is not one of ours.")
         return connection
+
+    def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
+        del plain
+        return cursor.execute(f"USE {_ATTACHED}")
 
     def _stale(self, problem: str) -> SourceError:
         return SourceError(

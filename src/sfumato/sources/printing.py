@@ -228,7 +228,7 @@ class _Query:
         """
         if self.scan is None or not isinstance(self.plan.relation, Scan):
             return []
-        norms = [self.norm_beside(measure) for measure in self.measures]
+        norms = [self.norm_beside(measure) if _is_fine(measure) else None for measure in self.measures]
         return [
             (norm, _limit(m))
             for norm, m in zip(norms, self.measures, strict=True)
@@ -594,7 +594,7 @@ def _unclamped(value: Scalar) -> Scalar:
 
 
 def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int]:
-    """A product of Bernstein polynomials, times width^degree each, by powers of the steps.
+    """A product of Bernstein polynomials, times what a row comes to, by powers of the steps.
 
     C(d, k) X^k (w - X)^(d - k) = sum over m of C(d, k) C(d - k, m) (-1)^m w^(d - k - m) X^(k + m).
     """
@@ -606,18 +606,23 @@ def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int
             for m in range(d - k + 1)
         }
         found = {(*e, p): c * one for e, c in found.items() for p, one in ones.items()}
-    return found
+    return {powers: measure.parts * factor for powers, factor in found.items()}
 
 
 def _products(steps: list[str], measure: Moments) -> Iterator[list[str]]:
     """The same for one row: the factors of every cell."""
     d, size = measure.degree, measure.degree + 1
     for cell in range(size ** len(steps)):
-        factors = []
+        factors = [str(measure.parts)]
         for v, (x, clamp) in enumerate(zip(steps, measure.clamps, strict=True)):
             k = cell // size**v % size
             factors += [str(math.comb(d, k)), *[x] * k, *[f"({clamp.width} - {x})"] * (d - k)]
-        yield [factor for factor in factors if factor != "1"]
+        yield [factor for factor in factors if factor != "1"] or ["1"]
+
+
+def _is_fine(measure: Measure) -> bool:
+    """Whether little is lost when a row's part is truncated by itself."""
+    return not isinstance(measure, Sum) or max(map(abs, measure.row)) >= PARTS
 
 
 def _wide(measure: Measure) -> str:

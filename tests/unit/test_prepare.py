@@ -1,0 +1,292 @@
+"""The prepared copy as a file: when it is used, when it is refused, and that it says the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from tests.support import answer
+
+import sfumato as sf
+from sfumato.errors import SourceError
+from sfumato.queries import policy as policies
+from sfumato.sources import prepare as writing
+from sfumato.sources.duckdb import prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfumato.curator.database import Database
+
+POLICY = """
+[source]
+duckdb = "shop.duckdb"
+prepared = "copy.duckdb"
+[budget]
+epsilon = "1000"
+delta = "0.01"
+[tables.orders]
+unit = "buyer"
+rows_per_person = 5
+[tables.orders.columns]
+buyer = "text"
+amount = { type = "integer", low = -10, high = 90, required = true }
+price = { type = "number", low = 0, high = 100 }
+kind = { type = "text", keys = "kinds.kind" }
+day = "date"
+[tables.lines]
+unit = "item -> orders.buyer"
+rows_per_person = 3
+[tables.lines.columns]
+item = "text"
+weight = { type = "number", low = 0, high = 8, required = true }
+[tables.shelves]
+unit = "row"
+columns = { height = { type = "number", low = 0, high = 3 } }
+[tables.kinds]
+public = true
+columns = { kind = { type = "text" } }
+"""
+QUESTIONS = [
+    "SELECT COUNT(*) FROM orders",
+    "SELECT kind, COUNT(*), AVG(amount) FROM orders GROUP BY kind",
+    "SELECT kind, SUM(price) FROM orders WHERE amount > 20 GROUP BY kind",
+    "SELECT MEDIAN(amount) FROM orders",
+    "SELECT COUNT(DISTINCT buyer) FROM orders",
+    "SELECT AVG(weight) FROM lines",
+    "SELECT kind, SUM(weight) FROM orders JOIN lines ON buyer = item GROUP BY kind",
+    "SELECT SUM(height) FROM shelves",
+    "SELECT day, COUNT(*) FROM orders GROUP BY day",
+]
+
+
+def shop(folder: Path, people: int = 60, most: int = 5) -> Path:
+    """Nobody has more than `most` rows, so that nothing is rounded where people are not heavy."""
+    rng = random.Random(4)
+    with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+        connection.execute("CREATE TYPE sort AS ENUM ('a', 'b', 'c')")
+        connection.execute(
+            "CREATE TABLE orders (buyer UUID, amount SMALLINT, price FLOAT, kind sort, day DATE, extra INT)"
+        )
+        connection.execute("CREATE TABLE lines (item UUID, weight DOUBLE)")
+        connection.execute(
+            "CREATE TABLE shelves AS SELECT CAST(i AS DOUBLE) / 50 AS height FROM range(100) t(i)"
+        )
+        connection.execute("CREATE TABLE kinds AS SELECT UNNEST(['a', 'b', 'c']) AS kind")
+        for person in range(people):
+            name = f"00000000-0000-0000-0000-{person:012d}"
+            for _ in range(rng.randint(1, most)):
+                price = "NULL" if rng.random() < 0.2 else f"{rng.uniform(-5, 120):.3f}"
+                amount = "NULL" if rng.random() < 0.2 else str(rng.randint(-50, 150))
+                connection.execute(
+                    f"INSERT INTO orders VALUES ('{name}', {amount}, {price}, '{rng.choice('abc')}', "
+                    f"DATE '2024-01-0{rng.randint(1, 9)}', 1)"
+                )
+            connection.execute(f"INSERT INTO lines VALUES ('{name}', {rng.uniform(-1, 9):.3f})")
+        connection.execute("INSERT INTO orders VALUES (NULL, 5, 5, 'a', NULL, 1)")
+    (folder / "shop.toml").write_text(POLICY, encoding="utf-8")
+    return folder / "shop.toml"
+
+
+def plain(policy: Path) -> Database:
+    text = policy.read_text(encoding="utf-8").replace('prepared = "copy.duckdb"', "")
+    beside = policy.with_name("plain.toml")
+    beside.write_text(text, encoding="utf-8")
+    return sf.open(beside)
+
+
+@pytest.mark.parametrize("most_rows", [1 << 24, 7])
+def test_a_copy_says_what_the_tables_say(
+    tmp_path: Path, most_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "MOST", most_rows)  # small slices, and parts of slices
+    policy = shop(tmp_path)
+    steps: list[tuple[str, float]] = []
+    prepare(policies.load(policy), lambda name, done: steps.append((name, done)))
+    assert [name for name, done in steps if done == 0] == ["orders", "lines", "shelves", "kinds"]
+    assert all(0 <= done <= 1 for _, done in steps)
+    copied, tables = sf.open(policy), plain(policy)
+    for sql in QUESTIONS:
+        delta = "1e-6" if "GROUP BY day" in sql else None
+        a, b = (answer(db.sql(sql, epsilon=1, delta=delta)) for db in (copied, tables))
+        assert a == b, sql
+    assert copied.sql(QUESTIONS[0], epsilon=1).engine_sql != tables.sql(QUESTIONS[0], epsilon=1).engine_sql
+
+
+def test_rows_of_heavy_people_are_weighed_nearly_as_people_are(tmp_path: Path) -> None:
+    policy = shop(tmp_path, people=40, most=50)
+    prepare(policies.load(policy))
+    for sql in QUESTIONS[:2]:
+        question = sf.open(policy).sql(sql, epsilon=1)
+        weighed, scaled = answer(question), answer(plain(policy).sql(sql, epsilon=1))
+        for measure, a, b in zip(question.plan.measures, weighed, scaled, strict=True):
+            whole = measure.cap / 5
+            pairs = list(zip(a, b, strict=True))
+            assert all(abs(x - y) < 0.01 * max(y, whole) for x, y in pairs), pairs
+
+
+def test_a_copy_holds_declared_columns_of_people_only_sorted_and_is_private(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    target = prepare(policies.load(policy))
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    with duckdb.connect(str(target), read_only=True) as connection:
+        columns = [row[0] for row in connection.execute("DESCRIBE orders").fetchall()]
+        assert "extra" not in columns
+        people = connection.execute("SELECT sfumato_rows, buyer FROM orders").fetchall()
+        assert people == sorted(people)
+        assert all(buyer is not None for _, buyer in people)
+
+
+def test_whoever_is_slow_to_prepare_again_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    db = sf.open(policy)
+    question = db.sql(QUESTIONS[0], epsilon=1)
+    os.utime(tmp_path / "shop.duckdb", ns=(1, 1))
+    with pytest.raises(SourceError, match=r"The data changed since it was made\. Nothing was charged\."):
+        question.release()
+    with pytest.raises(SourceError, match="The data changed"):
+        db.batch([question]).release()
+    assert db.ledger.spent.amount == 0
+    with pytest.raises(SourceError, match=r"Make it anew: sfumato prepare .*shop\.toml"):
+        sf.open(policy)
+    prepare(policies.load(policy))
+    assert sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_refused"),
+    [
+        ("high = 90", "high = 80", True),
+        ("low = 0, high = 100", "low = 0, high = 100, grid = 1", True),
+        (", required = true }\nprice", " }\nprice", True),
+        ('unit = "item -> orders.buyer"', 'unit = "item"', True),
+        ("rows_per_person = 5", "rows_per_person = 2", False),
+        ('epsilon = "1000"', 'epsilon = "10"', False),
+    ],
+)
+def test_a_policy_that_says_something_else_about_the_copy_refuses_it(
+    tmp_path: Path, before: str, after: str, is_refused: bool
+) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    assert before in POLICY
+    policy.write_text(POLICY.replace(before, after), encoding="utf-8")
+    if is_refused:
+        with pytest.raises(SourceError, match="The data or the policy changed"):
+            sf.open(policy)
+    else:
+        assert sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
+
+
+def test_a_copy_that_is_missing_or_nobodys_is_named(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    with pytest.raises(SourceError, match=r"There is no such file\. .* sfumato prepare"):
+        sf.open(policy)
+    duckdb.connect(str(tmp_path / "copy.duckdb")).close()
+    with pytest.raises(SourceError, match="or it is not one of ours"):
+        sf.open(policy)
+
+
+def test_an_answer_stays_free_when_the_tables_are_prepared_later(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    without = POLICY.replace('prepared = "copy.duckdb"\n', "")
+    policy.write_text(without, encoding="utf-8")
+    first = sf.open(policy).sql(QUESTIONS[1], epsilon=1).release()
+    policy.write_text(POLICY, encoding="utf-8")
+    prepare(policies.load(policy))
+    again = sf.open(policy).sql(QUESTIONS[1], epsilon=1).release()
+    assert (again.drawn, again.receipt.number) == (first.drawn, first.receipt.number)
+
+
+def test_names_of_ours_are_refused_and_an_older_copy_stays(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    size = (tmp_path / "copy.duckdb").stat().st_size
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute("ALTER TABLE orders RENAME COLUMN price TO sfumato_rows")
+    policy.write_text(POLICY.replace("price =", "sfumato_rows ="), encoding="utf-8")
+    with pytest.raises(SourceError, match=r"orders\.sfumato_rows has a name"):
+        prepare(policies.load(policy))
+    assert (tmp_path / "copy.duckdb").stat().st_size == size
+
+
+def test_empty_tables_can_be_prepared(tmp_path: Path) -> None:
+    policy = shop(tmp_path, people=0)
+    prepare(policies.load(policy))
+    db = sf.open(policy)
+    assert answer(db.sql(QUESTIONS[1], epsilon=1)) == answer(plain(policy).sql(QUESTIONS[1], epsilon=1))
+
+
+def test_whoever_has_the_older_copy_open_goes_on(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    db = sf.open(policy)
+    before = answer(db.sql(QUESTIONS[1], epsilon=1))
+    workers = [threading.Thread(target=prepare, args=(policies.load(policy),)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert (
+        answer(db.sql(QUESTIONS[1], epsilon=1))
+        == before
+        == answer(sf.open(policy).sql(QUESTIONS[1], epsilon=1))
+    )
+
+
+def test_a_child_asks_the_copy_too(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    db = sf.open(policy)
+    wanted = answer(db.sql(QUESTIONS[0], epsilon=1))
+    child = os.fork()
+    if not child:
+        os._exit(0 if answer(db.sql(QUESTIONS[0], epsilon=1)) == wanted else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_fails_in_the_copy_is_run_again_without_optimizers(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    prepare(policies.load(policy))
+    db = sf.open(policy)
+    question = db.sql(QUESTIONS[0], epsilon=1)
+    plainly = [
+        row
+        for (sql,) in [db._source.texts(question.plan)]
+        for row in db._source._cursor(plain=True).execute(sql).fetchall()
+    ]
+    assert plainly == db._source._cursor().execute(db._source.texts(question.plan)[0]).fetchall()
+
+
+def test_data_that_change_meanwhile_make_no_copy(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+
+    def touch(_name: str, _done: float) -> None:
+        os.utime(tmp_path / "shop.duckdb", ns=(1, 1))
+
+    with pytest.raises(SourceError, match="the data changed meanwhile"):
+        prepare(policies.load(policy), touch)
+    assert not (tmp_path / "copy.duckdb").exists()
+
+
+def test_parquet_can_be_prepared(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    (tmp_path / "files").mkdir()
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        for table in ("orders", "lines", "shelves", "kinds"):
+            connection.execute(f"COPY {table} TO '{tmp_path / 'files' / table}.parquet'")
+    policy.write_text(POLICY.replace('duckdb = "shop.duckdb"', 'parquet = "files"'), encoding="utf-8")
+    declared = policies.load(policy)
+    prepare(declared)
+    copied, tables = sf.open(policy), plain(policy)
+    for sql in QUESTIONS[:-1]:
+        assert answer(copied.sql(sql, epsilon=1)) == answer(tables.sql(sql, epsilon=1)), sql
+    assert replace(declared, prepared=None).hash == declared.hash
