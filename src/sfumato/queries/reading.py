@@ -65,6 +65,7 @@ class Source:
     alias: str
     columns: dict[str, Scalar] = field(repr=False)
     relation: Relation
+    merged: frozenset[str] = frozenset()  # by USING with columns before it, whose names they only have
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ class Reader:
             sources = tuple(s for s in sources if s.alias.lower() == table.name.lower())
             if not sources:
                 text.unknown("table", table.name, [s.alias for s in scope.sources], node)
+        else:
+            sources = tuple(s for s in sources if name.lower() not in s.merged)
         found = [scalar for source in sources if (scalar := _column(source, name)) is not None]
         if not found:
             text.unknown("column", name, Scope(sources).names(), node)

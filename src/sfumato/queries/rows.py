@@ -206,6 +206,7 @@ class Rows:
         scope = Scope((*sources, right))
         condition = self.on(node, sources, right, scope)
         relation = self.joined(node, left, right, condition, outer)
+        right = replace(right, merged=frozenset(each.name.lower() for each in node.nodes("using")))
         if outer:
             right = replace(right, columns={name: _maybe(each) for name, each in right.columns.items()})
         return relation, [*sources, right]
