@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.mechanisms import Additive
+from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
@@ -159,7 +159,7 @@ class Errors:
 
             return around
         if ratio is not None:
-            return lambda drawn: self._fieller(*ratio, drawn, tail)
+            return self._fieller(*ratio, tail)
         assert isinstance(expression, Arithmetic)
         left, right = self._readers((expression.left, expression.right), tail)
         return lambda drawn: _combine(expression.operator, left(drawn), right(drawn))
@@ -199,13 +199,13 @@ class Errors:
 
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
-        enough = self.radius(bottom.weights, tail)
+        enough, ratio = self.radius(bottom.weights, tail), self._fieller(top, bottom, tail)
         floor, ceiling = _float_down(mean.low), _float_up(mean.high)
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if bottom.at(drawn) <= enough:  # there may be no rows at all: the mean can be anything
                 return floor, ceiling
-            low, high = self._fieller(top, bottom, drawn, tail)
+            low, high = ratio(drawn)
             return min(max(low, floor), ceiling), min(max(high, floor), ceiling)
 
         return within
@@ -327,46 +327,52 @@ class Errors:
         assert isinstance(expression, Arithmetic)
         return self._parts(expression.left) + self._parts(expression.right)
 
-    def _fieller(self, top: Linear, bottom: Linear, drawn: Sequence[Sequence[int]], tail: Fraction) -> Ends:
+    def _fieller(self, top: Linear, bottom: Linear, tail: Fraction) -> Reader:
         """The ratios r with |A - rB| <= radius of the noise of A - rB.
 
         The ends solve r = A/B +- radius(r)/|B|; iterating that comes there because the radius grows with |r|
         at most as fast as B's own radius, which is below |B| or else the answer is the whole line. An end is
         returned only after it was seen to lie outside the set.
         """
-        b = bottom.at(drawn)
-        if abs(b) <= self.radius(bottom.weights, tail):
-            return WHOLE
-        exact = top.at(drawn) / b
+        least = self.radius(bottom.weights, tail)
         try:
-            estimate, size = float(exact), abs(float(b))
             terms = self._floats(top, bottom)
         except OverflowError:
-            return WHOLE
+            return lambda _: WHOLE
         share = tail / max(len(terms) * self.times, 1)
         reaches = [noise.window(share)[-1] * self.times for _, _, noise in terms]
 
         def half(r: float) -> float:
             weights = [(abs(a - r * c) + TRIFLE * (abs(a) + abs(r * c)), noise) for a, c, noise in terms]
             union = sum(weight * reach for (weight, _), reach in zip(weights, reaches, strict=True))
-            return self._float_radius(weights, union, tail) / size
+            return self._float_radius(weights, union, tail)
 
-        def end(sign: int) -> float | None:
-            reach = half(estimate)
+        def end(estimate: float, size: float, sign: int) -> float | None:
+            reach = half(estimate) / size
             for _ in range(100):
                 reach *= float(SLACK)
-                needed = half(estimate + sign * reach)
+                needed = half(estimate + sign * reach) / size
                 if needed * (1 + TRIFLE) <= reach:  # |A - rB| is not below the radius any more: r is outside
                     return estimate + sign * reach
                 reach = needed
             return None
 
-        low, high = end(-1), end(+1)
-        slack = abs(estimate) * TRIFLE  # the estimate itself was rounded
-        return (
-            -math.inf if low is None else _below(low - slack),
-            math.inf if high is None else _above(high + slack),
-        )
+        def within(drawn: Sequence[Sequence[int]]) -> Ends:
+            b = bottom.at(drawn)
+            if abs(b) <= least:
+                return WHOLE
+            try:
+                estimate, size = float(top.at(drawn) / b), abs(float(b))
+            except OverflowError:
+                return WHOLE
+            low, high = end(estimate, size, -1), end(estimate, size, +1)
+            slack = abs(estimate) * TRIFLE  # the estimate itself was rounded
+            return (
+                -math.inf if low is None else _below(low - slack),
+                math.inf if high is None else _above(high + slack),
+            )
+
+        return within
 
     def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
         """The weights of both for every released integer, and its noise."""
@@ -384,6 +390,10 @@ class Errors:
         if len(kept) * self.times < 2:
             return _above(union)
         (a, first), *others = kept
+        if len(others) == 1 and self.times == 1:
+            ratio, second = others[0][0] / a, others[0][1]
+            if closed := _laplace_pair(first, second, float(tail), ratio):
+                return _above(min(closed * a, union))
         ranges = [_range_around(b / a) for b, _ in others]
         if len(others) == 1 and self.times == 1:
             return _above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
@@ -544,6 +554,27 @@ def _repeated(masses: NDArray[np.float64], start: int, times: int) -> tuple[NDAr
     return found, first
 
 
+def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | None:
+    """A t with P(|X + cY| > t) <= tail for wide two-sided geometric laws; None for others.
+
+    X is floor or ceiling of a Laplace variable of the same scale, if both are quantiles of one number: its
+    tail a^k/(1 + a) lies between those of Laplace at k and at k - 1, which are a^k/2 and a^(k-1)/2. So the
+    sum is within 1 + c of that of Laplace variables, of scales p > q say, which passes t with probability
+    (p^2 exp(-t/p) - q^2 exp(-t/q)) / (p^2 - q^2): their characteristic function splits into these fractions.
+    """
+    if not isinstance(first, DiscreteLaplace) or not isinstance(second, DiscreteLaplace):
+        return None
+    q, p = sorted((float(first.scale), c * float(second.scale)))
+    p = max(p, 1.001 * q)  # a wider law passes t more often; nearer scales would cancel
+    share = 1 / (1 - (q / p) ** 2)
+    bottom, top = 0.0, -p * math.log(min(tail / share, 1.0))
+    while top - bottom > 2e-4 * top:
+        middle = (bottom + top) / 2
+        beyond = share * math.exp(-middle / p) - (share - 1) * (math.exp(-middle / q) if q else 0.0)
+        bottom, top = (bottom, middle) if beyond <= tail * (1 - 1e-9) else (middle, top)
+    return top + 1 + c if 1 + c <= top / 1000 else None
+
+
 @lru_cache(maxsize=4096)
 def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) -> float:
     """A t with P(|first + c second| > t) <= tail for every c from `low` to `high`, both laws symmetric.
@@ -551,6 +582,8 @@ def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) ->
     P(X + cY > t) is summed over blocks of Y, each taken where it comes nearest to t, with the c that brings
     it nearest: an upper bound. A block is a 2048th of the window of Y; what the window leaves out is added.
     """
+    if closed := _laplace_pair(first, second, float(tail), high):
+        return closed
     window = second.window(tail / (1 << 20))
     size = window.stop - window.start
     width = max(1, -(-size // BLOCKS))
