@@ -111,8 +111,7 @@ def _text(plan: Plan, measures: list[int], copy: Copy | None) -> str:
         return _distinct(_Query(plan, [first], copy), first)
     if isinstance(first, Octaves):
         return _octaves(_Query(plan, [], copy), first)
-    query = _Query(plan, [plan.measures[i] for i in measures], copy)
-    return query.by_person() if plan.relation.by_person else query.by_row()
+    return _Query(plan, [plan.measures[i] for i in measures], copy).text()
 
 
 class _Query:
@@ -123,44 +122,66 @@ class _Query:
         self.rows = rows_of(plan.relation, needed_by(plan), copy)
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.pieces = _Pieces()
+        self.columns: dict[str, str] = {}  # what of a row is used, and what it is called
         self.raw: list[str] = []  # what is grouped by
         self.lists: dict[int, str] = {}  # and for which of it there are public values
         for i, key in enumerate(plan.keys):
             text, kind = self.scalar(key.expression), key.expression.domain.kind
-            self.raw.append(text)
+            self.raw.append(self.named(text))
             if plan.private_keys:
                 self.rows.conditions.append(_usable(text, key.expression))
                 if key.values is not None:
                     self.rows.conditions.append(f"{text} IN ({listed(key.values, kind)})")
             else:
                 assert key.values is not None
-                self.lists[i] = _values(key.values, SQL_TYPE[kind], f"v{i}")
+                self.lists[i] = _values(key.values, SQL_TYPE[kind])
         first = measures[0] if measures else None
         if isinstance(first, Spread):
             cell, least = self.on_grid(first.value, first.clamp), first.clamp.least
             self.raw.append(f"({cell} - {least})" if least else cell)
             if not first.value.domain.required:
-                self.rows.conditions.append(f"({self.there(first.value)}) IS NOT NULL")
+                self.rows.conditions.append(f"({self.scalar(_unclamped(first.value))}) IS NOT NULL")
         elif isinstance(first, Kinds):
-            self.lists[len(self.raw)] = _values(
-                first.values, SQL_TYPE[first.value.domain.kind], f"v{len(self.raw)}"
-            )
-            self.raw.append(self.scalar(first.value))
+            self.lists[len(self.raw)] = _values(first.values, SQL_TYPE[first.value.domain.kind])
+            self.raw.append(self.named(self.scalar(first.value)))
         self.keys = [f"v{i}.position" if i in self.lists else raw for i, raw in enumerate(self.raw)]
-        self.joins = self.joined("({})", self.raw)
+        self.joins = self.joined("{}", self.raw)
 
     def joined(self, pattern: str, raw: Sequence[str]) -> str:
         """The lists of public values, joined to what is grouped by."""
         return "".join(
-            f" JOIN {values} ON {pattern.format(raw[i])} = v{i}.key" for i, values in self.lists.items()
+            f" JOIN sfumato_v{i} AS v{i} ON {pattern.format(raw[i])} = v{i}.key" for i in self.lists
         )
+
+    def named(self, text: str) -> str:
+        """What an expression of a row is called: a short text is parsed faster than three long ones."""
+        return self.columns.setdefault(text, f"x{len(self.columns)}")
+
+    def text(self) -> str:
+        """The whole query, over rows that hold what is used of them.
+
+        These are not materialized: each use of them reads the table, and only the columns that it needs.
+        """
+        body = self.by_person() if self.plan.relation.by_person else self.by_row()
+        return self.whole(body)
+
+    def whole(self, body: str) -> str:
+        """A query with the rows and the public values that it names."""
+        unit = [f"{self.rows.unit} AS u"] if self.rows.unit else []
+        columns = [*unit, *(f"{text} AS {name}" for text, name in self.columns.items())] or ["1 AS one"]
+        where = f" WHERE {' AND '.join(self.rows.conditions)}" if self.rows.conditions else ""
+        rows = f"SELECT {', '.join(columns)} FROM {self.rows.source}{where}"
+        tables = [f"sfumato_rows AS NOT MATERIALIZED ({rows})"]
+        tables += [f"sfumato_v{i} AS ({values})" for i, values in self.lists.items()]
+        more = body.removeprefix("WITH ")
+        return f"WITH {', '.join(tables)}{', ' if more != body else ' '}{more}"
 
     def scalar(self, expression: Scalar) -> str:
         return scalar_text(expression, self.rows.column)
 
     def there(self, value: Scalar) -> str:
         """Something that is NULL where the value is: a clamped column is where the column is."""
-        return self.scalar(_unclamped(value))
+        return self.named(self.scalar(_unclamped(value)))
 
     def on_grid(self, value: Scalar, clamp: Clamp) -> str:
         """A value as an integer; what is clamped to the same bounds need not be clamped twice."""
@@ -170,7 +191,7 @@ class _Query:
         same = (value.domain.low, value.domain.high) == (clamp.low, clamp.high)
         text = self.scalar(_unclamped(value) if same else value)
         grid = on_grid(text, value.domain.kind, clamp)
-        return f"COALESCE({grid}, {clamp.least})" if value.domain.required else grid
+        return self.named(f"COALESCE({grid}, {clamp.least})" if value.domain.required else grid)
 
     def stored(self, value: Scalar, clamp: Clamp) -> tuple[Grid, int] | None:
         """Where the copy has a value on its grid, and how many of its steps are one of the clamp's."""
@@ -183,11 +204,10 @@ class _Query:
     def beside(self, name: str) -> str:
         """A column of our own in a copy."""
         assert self.scan is not None
-        return f"t{self.scan.number}.{name}"
+        return self.named(f"t{self.scan.number}.{name}")
 
-    def from_rows(self, joins: str, *more: str) -> str:
-        where = " AND ".join([*self.rows.conditions, *more])
-        return f" FROM {self.rows.source}{joins}" + (f" WHERE {where}" if where else "")
+    def from_rows(self, joins: str = "", where: str = "") -> str:
+        return f" FROM sfumato_rows AS t{joins}" + (f" WHERE {where}" if where else "")
 
     def shown(self, names: list[str]) -> list[str]:
         """The keys as they come back: one position in the plan's groups, or the keys themselves."""
@@ -265,11 +285,10 @@ class _Query:
             for measure, (norm, limit) in zip(self.measures, norms, strict=True)
             for cell in self.of_row(measure)
         ]
-        few = (
-            f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('', light)}{_by(len(keys))}"
-        )
+        pieces = ", ".join([*keys, *self.pieces.printed()])
+        few = f"SELECT {pieces}{self.from_rows(where=light)}{_by(len(keys))}"
         totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(cells)]
-        many = f"SELECT {', '.join([*keys, *sums])}{self.from_rows('', f'({heavy})')}{_by(len(keys))}"
+        many = f"SELECT {', '.join([*keys, *sums])}{self.from_rows(where=heavy)}{_by(len(keys))}"
         both = f"SELECT {', '.join([*names, *totals])} FROM ({few}) AS g UNION ALL {many}"
         return f"WITH sfumato_r AS ({both}), {self.added(len(cells))}"
 
@@ -296,43 +315,54 @@ class _Query:
         """
         measures = [m for m in self.measures if not isinstance(m, Selected)]
         few = " OR ".join(dict.fromkeys(self.maybe_heavy(measure) for measure in measures))
-        unit, names = self.rows.unit, [f"k{i}" for i in range(len(self.raw))]
+        names = [f"k{i}" for i in range(len(self.raw))]
         cells = [self.cells(measure) for measure in measures]
-        columns = [f"{self.norm(measure)} AS n{i}" for i, measure in enumerate(measures)]
+        columns, bounds, parts = [], [], []  # of a person in a group: cells and norms, a sum's bounded
         for i, (measure, each) in enumerate(zip(measures, cells, strict=True)):
             columns += [f"{cell} AS n{i}c{c}" for c, cell in enumerate(each)]
-            columns += [f"{cell} AS n{i}b{c}" for c, cell in enumerate(self.bounded(measure, each))]
+            if isinstance(measure, Sum):
+                (total,) = self.bounded(measure, [f"h.n{i}c0"])
+                bounds += [f"{total} AS n{i}b0", f"ABS({total}) AS n{i}"]
+                parts.append([f"n{i}b0"])
+            else:
+                columns.append(f"{self.norm(measure)} AS n{i}")
+                parts.append([f"n{i}c{c}" for c in range(len(each))])
         keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
-        everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows('')}{_by(len(keys))}"
+        everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows()}{_by(len(keys))}"
         stored = self.heavy_beside(measures)
         several = (self.plan.relation.rows or 0) >= SEVERAL and len(measures) == len(self.measures)
-        who = f"HASH({unit}) & CAST({BUCKETS - 1} AS UBIGINT)" if several else unit
+        who = f"HASH(u) & CAST({BUCKETS - 1} AS UBIGINT)" if several else "u"
         maybe = stored or f"{who} IN (SELECT u FROM sfumato_heavy)"
         one_by_one = (
-            f"SELECT {', '.join([f'{unit} AS u', *keys, *self.pieces.printed()])}"
-            f"{self.from_rows('', maybe)}{_by(1 + len(keys))}"
+            f"SELECT {', '.join(['u', *keys, *self.pieces.printed()])}"
+            f"{self.from_rows(where=maybe)}{_by(1 + len(keys))}"
         )
         person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({one_by_one}) AS g"
         person += self.joined("g.{}", names)
+        if bounds:
+            person = f"SELECT h.*, {', '.join(bounds)} FROM ({person}) AS h"
         limits = [_limit(measure) for measure in measures]
-        beyond = " OR ".join(f"SUM(n{i}) > {limit}" for i, limit in enumerate(limits))
-        sums = ", ".join(f"SUM(n{i}) AS m{i}" for i in range(len(limits)))
-        norm = f"SELECT u, {sums} FROM sfumato_person GROUP BY u HAVING {beyond}"
+        letter = "m" if names else "n"  # without groups a person has one row, which is the norm itself
         changes = [
-            f"{_scaled(f'n{i}b{c}', f'm{i}', limits[i])} - n{i}c{c}"
-            for i, each in enumerate(cells)
-            for c in range(len(each))
+            f"{_scaled(part, f'{letter}{i}', limits[i])} - n{i}c{c}"
+            for i, each in enumerate(parts)
+            for c, part in enumerate(each)
         ]
+        bounded = f"sfumato_person AS {'MATERIALIZED ' if names else ''}({person})"
+        if names:
+            beyond = " OR ".join(f"SUM(n{i}) > {limit}" for i, limit in enumerate(limits))
+            sums = ", ".join(f"SUM(n{i}) AS m{i}" for i in range(len(limits)))
+            bounded += f", sfumato_norm AS (SELECT u, {sums} FROM sfumato_person GROUP BY u HAVING {beyond})"
         totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(itertools.chain(*cells))]
-        bounded = f"sfumato_person AS MATERIALIZED ({person}), sfumato_norm AS ({norm})"
         if len(measures) < len(self.measures):
             return self._split_selected(everybody, few, bounded, totals, changes)
-        heavy = f"SELECT {who} AS u{self.from_rows('')} GROUP BY 1 HAVING {few}"
+        heavy = f"SELECT {who} AS u{self.from_rows()} GROUP BY 1 HAVING {few}"
         found = "" if stored else f"sfumato_heavy AS MATERIALIZED ({heavy}), "
+        joined = " JOIN sfumato_norm USING (u)" if names else ""
         return (
             f"WITH {found}{bounded},"
             f" sfumato_r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
-            f" SELECT {', '.join([*names, *changes])} FROM sfumato_person JOIN sfumato_norm USING (u)),"
+            f" SELECT {', '.join([*names, *changes])} FROM sfumato_person{joined}),"
             f" {self.added(len(totals))}"
         )
 
@@ -345,15 +375,15 @@ class _Query:
         hashes is the same, for the group that sorts first. Other people's groups only change by which number
         a group is called in between, not which of two comes first.
         """
-        unit, names = self.rows.unit, [f"k{i}" for i in range(len(self.raw))]
-        on = " AND ".join(f"({raw}) = every.{name}" for raw, name in zip(self.raw, names, strict=True))
+        names = [f"k{i}" for i in range(len(self.raw))]
+        on = " AND ".join(f"{raw} = every.{name}" for raw, name in zip(self.raw, names, strict=True))
         high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
-        masked = f"(HASH({', '.join([unit, *self.raw])}) & CAST({high} AS UBIGINT))"
+        masked = f"(HASH({', '.join(['u', *self.raw])}) & CAST({high} AS UBIGINT))"
         chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT)"
         code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
         every = f"SELECT *, {code} FROM ({everybody}) AS g"
         who = (
-            f"SELECT {unit} AS u, {few} AS h, {chosen} AS code"
+            f"SELECT u, {few} AS h, {chosen} AS code"
             f"{self.from_rows(f' JOIN sfumato_every AS every ON {on}')} GROUP BY 1"
         )
         same = " AND ".join(f"person.{name} = every.{name}" for name in names)
@@ -380,7 +410,7 @@ class _Query:
                 weights.append((f"n{i}", self.norm(measure), _limit(measure), cells))
         keys = [f"{key} AS p{i}" for i, key in enumerate(self.keys)]
         rows = (
-            f"SELECT {', '.join([f'{self.rows.unit} AS u', *keys, *self.pieces.printed()])}"
+            f"SELECT {', '.join(['u', *keys, *self.pieces.printed()])}"
             f"{self.from_rows(self.joins)}"
             f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(keys)))}"
         )
@@ -666,21 +696,23 @@ def _scaled(value: str, norm: str, limit: int, engine_type: str = "HUGEINT") -> 
 
 def _distinct(query: _Query, measure: Distinct) -> str:
     """How many different values there are in each group, of few pairs a person."""
-    value = query.scalar(measure.value)
-    query.rows.conditions.append(f"({value}) IS NOT NULL")
+    text = query.scalar(measure.value)
+    value = query.named(text)
+    query.rows.conditions.append(f"({text}) IS NOT NULL")
     keys = [f"{key} AS p{i}" for i, key in enumerate(query.keys)]
     names = [f"p{i}" for i in range(len(keys))]
     group = f" GROUP BY {', '.join(names)}" if names else ""
     if not query.plan.relation.by_person:
         inner = f"SELECT {', '.join([*keys, f'{value} AS x'])}{query.from_rows(query.joins)}"
-        return f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])} FROM ({inner}) AS q{group}"
-    pairs = f"SELECT {', '.join([f'{query.rows.unit} AS u', *keys, f'{value} AS x'])}"
+        found = f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])} FROM ({inner}) AS q{group}"
+        return query.whole(found)
+    pairs = f"SELECT {', '.join(['u', *keys, f'{value} AS x'])}"
     pairs += query.from_rows(query.joins)
     pairs += f" GROUP BY {', '.join(str(i + 1) for i in range(2 + len(keys)))}"
     # pairs are different, so hash, group and value order them totally
     order = ", ".join([f"HASH({', '.join(['u', *names, 'x'])})", *names, "x"])
     ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY u ORDER BY {order}) AS n FROM ({pairs}) AS q"
-    return (
+    return query.whole(
         f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])}"
         f" FROM ({ranked}) AS p WHERE n <= {measure.pairs}{group}"
     )
@@ -697,7 +729,7 @@ def _octaves(query: _Query, measure: Octaves) -> str:
         x = query.on_grid(measure.value, measure.clamp)
         amount = f"COALESCE(SUM(ABS(CAST({x} AS BIGINT) - {measure.centre})), {integer(0, 'HUGEINT')})"
     top = 1 << (measure.nodes - 2)
-    person = f"SELECT CAST({amount} AS HUGEINT) AS a{query.from_rows('')} GROUP BY {query.rows.unit}"
+    person = f"SELECT CAST({amount} AS HUGEINT) AS a{query.from_rows()} GROUP BY u"
     most = integer(top, "HUGEINT")
     cut = f"SELECT CASE WHEN a > {most} THEN {most} ELSE a END AS a FROM ({person}) AS p"
     guess = "CAST(FLOOR(LOG2(CAST(a AS DOUBLE))) AS INTEGER)"
@@ -712,7 +744,7 @@ def _octaves(query: _Query, measure: Octaves) -> str:
     lower = f"SELECT k + 1 AS cell, {PARTS} - t AS w FROM sfumato_shared"
     upper = "SELECT k + 2 AS cell, t AS w FROM sfumato_shared WHERE t > 0"
     both = f"({lower} UNION ALL {upper}) AS n"
-    return f"WITH sfumato_shared AS ({shared}) SELECT 0, cell, SUM(w) FROM {both} GROUP BY cell"
+    return query.whole(f"WITH sfumato_shared AS ({shared}) SELECT 0, cell, SUM(w) FROM {both} GROUP BY cell")
 
 
 class _Pieces:
@@ -734,7 +766,7 @@ def _usable(text: str, key: Scalar) -> str:
     return f"{there} AND LENGTH({text}) <= {LONGEST}" if key.domain.kind == "text" else there
 
 
-def _values(values: tuple[Value, ...], engine_type: str, name: str) -> str:
+def _values(values: tuple[Value, ...], engine_type: str) -> str:
     """The public keys as a table of (position, key): one typed list is planned faster than typed rows."""
     keys = f"CAST([{', '.join(typed(value) for value in values)}] AS {engine_type}[])"
-    return f"(SELECT UNNEST(range({len(values)})) AS position, UNNEST({keys}) AS key) AS {name}"
+    return f"SELECT UNNEST(range({len(values)})) AS position, UNNEST({keys}) AS key"
