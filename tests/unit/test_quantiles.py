@@ -6,9 +6,11 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from scipy import stats
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
@@ -197,6 +199,24 @@ def test_quantiles_and_modes_draw_their_own_law(law: Choices, floor: int) -> Non
         low, high = numbers.exp(mass.low).low, numbers.exp(mass.high).high
         assert seen.get(y, Fraction(0)) <= high
         assert low <= seen.get(y, Fraction(0)) + undecided
+
+
+def test_many_laws_that_are_drawn_at_once_are_drawn_from_their_own() -> None:
+    """False alarms: once in 10^12 runs for each law. A law that is taken for its neighbour is found out."""
+    groups = ((0, 5, 1, 0, 9, 2), (7, 0, 0, 1, 0, 3), (1, 9, 1, 1, 4, 6))
+    targets = ((Fraction(1, 2), Fraction(0), Fraction(3)), (Fraction(1, 4), Fraction(1), Fraction(3, 2)))
+    times = 4000
+    law = Quantiles(cells=6, targets=targets).law(tuple(itertools.chain(*groups * times)))
+    drawn = np.array(law.draw(Tape.seeded(3))).reshape(times, 6)
+    chances = [[math.exp(float(each.log_mass(j).low)) for j in range(6)] for each in law.laws[:6]]
+
+    def p_value(law_: int, column: int) -> float:
+        seen = np.bincount(drawn[:, column], minlength=6)
+        return float(stats.chisquare(seen, np.array(chances[law_]) / sum(chances[law_]) * times).pvalue)
+
+    for i in range(6):
+        assert p_value(i, i) > 1e-12
+        assert p_value(i, (i + 1) % 6) < 1e-12
 
 
 def test_groups_are_chosen_one_by_one_and_targets_one_after_the_other() -> None:

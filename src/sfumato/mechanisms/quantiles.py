@@ -21,7 +21,7 @@ from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import exact, rational, set_fields, whole, whole_vector
 from sfumato.mechanisms.distance import Bound, Distance
 from sfumato.mechanisms.mechanism import ForIntegers, Law, Mechanism, Vector
-from sfumato.mechanisms.selection import Costs, Softmax
+from sfumato.mechanisms.selection import Costs, Softmax, softmax_draws
 
 if TYPE_CHECKING:
     from sfumato.exact.bulk import Ints
@@ -38,7 +38,7 @@ class Choices(Law[Vector]):
     laws: tuple[Softmax, ...] = field(repr=False)
 
     def draw(self, coins: Coins) -> Vector:
-        return tuple(law.draw(coins) for law in self.laws)
+        return tuple(softmax_draws(self.laws, coins))
 
     def log_mass(self, y: Vector) -> Interval:
         parts = (law.log_mass(each) for law, each in zip(self.laws, y, strict=True))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 Scores = Sequence[int | Fraction] | NDArray[np.int64]
 FEW = 16  # attempts one by one, before they are made in blocks
 BLOCK = 1 << 16  # the largest block
+TABLE = 1 << 22  # candidates of several laws that are held at once
 WINDOW = Fraction(1, 1 << 60)  # tail left out, and accounted for, when a noisy maximum's mass is bounded
 
 
@@ -162,6 +163,44 @@ class Softmax(Law[int]):
 
     def log_mass(self, y: int) -> Interval:
         return -numbers.log_of(self.costs.total) - self.costs.cost(y)
+
+
+def softmax_draws(laws: Sequence[Softmax], coins: Coins) -> list[int]:
+    """One candidate from each law, independently: the same attempts, of all laws at once."""
+    found = [0] * len(laws)
+    alike: dict[tuple[int, int, bool], list[int]] = {}
+    for i, law in enumerate(laws):
+        costs = law.costs
+        is_small = costs.numerators.dtype == np.int64 and costs.denominator < 1 << 62
+        alike.setdefault((len(costs), costs.denominator, is_small), []).append(i)
+    for (size, denominator, is_small), those in alike.items():
+        if not is_small or len(those) < FEW:
+            for i in those:
+                found[i] = laws[i].draw(coins)
+            continue
+        step = max(1, TABLE // size)
+        for start in range(0, len(those), step):
+            some = those[start : start + step]
+            together = _drawn_together([laws[i] for i in some], size, denominator, coins)
+            for i, drawn in zip(some, together, strict=True):
+                found[i] = drawn
+    return found
+
+
+def _drawn_together(laws: Sequence[Softmax], size: int, denominator: int, coins: Coins) -> list[int]:
+    """Rounds of attempts for all that have none yet; of each, the first that succeeds."""
+    numerators: NDArray[np.int64] = np.array([law.costs.numerators for law in laws], dtype=np.int64)
+    found = np.zeros(len(laws), dtype=np.int64)
+    left, block = np.arange(len(laws)), BULK_PAYS
+    while len(left):
+        tried = bulk.below(size, len(left) * block, coins).reshape(len(left), block)
+        asked = numerators[left[:, None], tried]
+        kept = bulk.bernoulli_exp(asked.reshape(-1), denominator, coins).reshape(asked.shape)
+        done = kept.any(axis=1)
+        found[left[done]] = tried[done, kept.argmax(axis=1)[done]]
+        left = left[~done]
+        block = min(4 * block, max(BULK_PAYS, BLOCK // max(len(left), 1)))
+    return [int(each) for each in found]
 
 
 @dataclass(frozen=True, slots=True)
