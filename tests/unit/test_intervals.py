@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pytest
 
-from sfumato.curator.intervals import WHOLE, Errors, _function_ends, _range_around, uses
+from sfumato.curator.intervals import WHOLE, Errors, _function_ends, _laplace_pair, _range_around, uses
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.plan import (
@@ -151,6 +151,31 @@ def test_no_pair_of_small_noises_misses_more_often_than_stated() -> None:
             ranged = found._radius(weights, tail, _range_around)
             assert exact_miss(found, weights, ranged, 150) <= float(tail) * (1 + 1e-9)
             assert ranged <= found.radius(weights, tail) * Fraction(12, 10) + 3
+
+
+@pytest.mark.parametrize("c", [1e-9, 0.03, 0.4, 0.99, 1.0, 1.01, 1.7, 40.0])
+@pytest.mark.parametrize("tail", [Fraction(1, 20), Fraction(1, 10**6)])
+def test_the_closed_radius_of_a_wide_pair_is_a_bound_and_a_tight_one(c: float, tail: Fraction) -> None:
+    """Summed over every outcome of the second noise; a radius smaller by a 200th would not do."""
+    first, second = DiscreteLaplace(scale=Fraction(9001, 2)), DiscreteLaplace(scale=Fraction(3000))
+    radius = _laplace_pair(first, second, float(tail), c)
+    assert radius is not None
+    y = np.arange(-90_000, 90_001, dtype=np.float64)
+    chances = second.tails(y - 1) - second.tails(y)
+    rest = 2 * float(second.tails(np.array([90_000.0]))[0])
+
+    def missed(t: float) -> float:
+        return float((chances * 2 * first.tails(t - c * y)).sum())
+
+    assert missed(radius) + rest <= float(tail)
+    assert missed(radius * 0.995) > float(tail)
+
+
+def test_narrow_or_other_noise_has_no_closed_radius() -> None:
+    wide, narrow = DiscreteLaplace(scale=Fraction(10**6)), DiscreteLaplace(scale=Fraction(20))
+    assert _laplace_pair(narrow, narrow, 0.05, 1.0) is None
+    assert _laplace_pair(wide, DiscreteGaussian(sigma_squared=Fraction(10**12)), 0.05, 1.0) is None
+    assert _laplace_pair(wide, narrow, 0.05, 1.0) is not None
 
 
 def test_no_three_small_noises_miss_more_often_than_stated() -> None:
