@@ -15,7 +15,7 @@ from tests.support import literal
 
 import sfumato as sf
 from sfumato.curator.tuning import ROWS, believed, choose, inserted, nodes, resolve, section
-from sfumato.errors import InvalidParameter, PolicyError
+from sfumato.errors import BudgetExceeded, InvalidParameter, PolicyError
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import policy as policies
@@ -312,3 +312,51 @@ def test_a_section_that_tune_did_not_write_is_refused_by_name(bad: str, tmp_path
     text = POLICY.replace("rows_per_person = 7", f"rows_per_person = 7\n{bad}")
     with pytest.raises(PolicyError, match="tuned"):
         policies.parse(text, tmp_path / "shop.toml")
+
+
+# Inside a question ---------------------------------------------------------------------------------------
+
+
+def uneven(folder: Path) -> Database:
+    """Most buyers have two orders, some have forty."""
+    rows = [(i, 20, 5.0, "ab"[i % 2]) for i in range(900) for _ in range(40 if i % 30 == 0 else 2)]
+    return shop(folder, rows)
+
+
+def test_a_question_may_first_spend_on_caps_that_fit_it(tmp_path: Path) -> None:
+    db = uneven(tmp_path)
+    sql = "SELECT kind, SUM(amount), COUNT(*) FROM orders GROUP BY kind"
+    question = db.sql(sql, epsilon=10, tune=2)
+    assert question.price.epsilon == 10
+    told = repr(question.explain())
+    assert "epsilon 2 of the price is first spent on caps that fit the question" in told
+    assert db.ledger.spent.amount == 0
+    release = question.release()
+    assert db.ledger.spent.amount == 10
+    assert release.plan.relation.rows != 7  # the declared cap
+    assert next(entry.question.partition(":")[0] for entry in db.ledger.history()) == "tune orders"
+    again = db.sql(sql, epsilon=10, tune=2).release()
+    assert again.drawn == release.drawn
+    assert db.ledger.spent.amount == 10
+    assert db.policy.tables[0].tuning is None  # nothing stays
+
+
+def test_whoever_cannot_pay_all_of_it_pays_nothing(tmp_path: Path) -> None:
+    db = uneven(tmp_path)
+    with pytest.raises(BudgetExceeded, match="asks for epsilon 1001"):
+        db.sql("SELECT COUNT(*) FROM orders", epsilon=1001, tune=1).release()
+    assert db.ledger.spent.amount == 0
+
+
+@pytest.mark.parametrize("part", ["1", "2", "0", "-1", "x"])
+def test_a_part_that_is_no_part_is_refused(part: str, tmp_path: Path) -> None:
+    db = uneven(tmp_path)
+    with pytest.raises(InvalidParameter):
+        db.sql("SELECT COUNT(*) FROM orders", epsilon=1, tune=part)
+
+
+def test_questions_that_tune_are_not_asked_together(tmp_path: Path) -> None:
+    db = uneven(tmp_path)
+    question = db.sql("SELECT COUNT(*) FROM orders", epsilon=1, tune="0.1")
+    with pytest.raises(InvalidParameter, match="with tune"):
+        db.batch([question])

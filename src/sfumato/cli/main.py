@@ -33,6 +33,9 @@ _PRICE = [
 _AS = click.option("--as", "analyst", default="", metavar="NAME", help="Who asks; spends that share.")
 
 
+_TUNE = click.option("--tune", metavar="PART", help="Spend so much of the price on caps that fit.")
+
+
 def priced(command: Callable[..., None]) -> Callable[..., None]:
     """The options that name a price."""
     for option in reversed(_PRICE):
@@ -117,6 +120,7 @@ def main() -> None:
 @POLICY
 @click.argument("sql")
 @priced
+@_TUNE
 @_AS
 @click.option("--level", default="0.95", show_default=True, help="How sure the intervals are.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -127,6 +131,7 @@ def sql(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    tune: str | None,
     analyst: str,
     level: str,
     as_csv: bool,
@@ -137,7 +142,7 @@ def sql(
     The same question asked again is free.
     """
     sf.Release.check_level(level)  # before anything is charged
-    question = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta)
+    question = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune)
     with working("asking the database"):
         release = question.release()
     if as_json:
@@ -156,6 +161,7 @@ def sql(
 @POLICY
 @click.argument("sql")
 @priced
+@_TUNE
 @_AS
 @click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
 @JSON
@@ -165,12 +171,14 @@ def explain(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    tune: str | None,
     analyst: str,
     engine_sql: bool,
     as_json: bool,
 ) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
-    explanation = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta).explain()
+    database = sf.open(policy, analyst=analyst)
+    explanation = database.sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune).explain()
     if as_json:
         print_json(explanation.as_dict())
         return

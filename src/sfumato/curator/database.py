@@ -21,13 +21,13 @@ from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
 from sfumato.curator.release import Cell, Release, Releases, write_key
 from sfumato.curator.tuning import ROWS, TOTALS, resolve
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import BudgetExceeded, InvalidParameter, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee, Mechanism, Partition
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import policy as policies
-from sfumato.queries.expressions import Field, clamped
-from sfumato.queries.plan import Clamp, Octaves, Plan
+from sfumato.queries.expressions import Call, Field, clamped
+from sfumato.queries.plan import Clamp, Moments, Octaves, Plan, Sum
 from sfumato.queries.policy import Measured, TunedColumn, Tuning
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.policy import Column, Policy, Table
+    from sfumato.queries.relations import Relation
     from sfumato.queries.sensitivity import Derivation
     from sfumato.sources.printing import Answer
 
@@ -68,16 +69,31 @@ class Database:
         epsilon: Number | None = None,
         rho: Number | None = None,
         delta: Number | None = None,
+        tune: Number | None = None,
     ) -> Question:
         """A question at a price. It is checked here, and asked only when you call `release()`.
 
         The price is in the currency of the policy's budget: an epsilon, or a rho. Where the budget has a
-        delta, a question may take some of it, which pays for many groups or many columns at once.
+        delta, a question may take some of it, which pays for many groups or many columns at once. With
+        `tune`, so much of the price is first spent on caps that fit this question: see `Database.tune`.
         """
         spend = self._price(epsilon, rho, delta)
-        plan = parse(sql, self.policy)  # refused here: free, and the data are untouched
-        fitting = resolve(self.policy, plan, spend)
-        if fitting is not self.policy:  # a table was tuned: its caps fit the price and the groups
+        if tune is None:
+            return self._asked(sql, self.policy, spend)
+        part = Guarantee.read(**{spend.currency: tune})
+        if part.amount >= spend.amount:
+            advice = f"give less than the price, which is {spend}: a tenth of it is often right"
+            raise InvalidParameter("tune", tune, advice)
+        question = self._asked(sql, self.policy, spend.of(spend.amount - part.amount, spend.delta))
+        if not self._tuned_by(question.plan):
+            told = "leave it out: no table of this question has persons whose rows are capped"
+            raise InvalidParameter("tune", tune, told)
+        return replace(question, tuning=part)
+
+    def _asked(self, sql: str, declared: Policy, spend: Guarantee) -> Question:
+        plan = parse(sql, declared)  # refused here: free, and the data are untouched
+        fitting = resolve(declared, plan, spend)
+        if fitting is not declared:  # a table was tuned: its caps fit the price and the groups
             plan = parse(sql, fitting)
         if plan.private_keys and not spend.delta:
             raise self._private_keys(plan, sql)
@@ -180,7 +196,7 @@ class Database:
         for name in wanted:
             if name not in bounded:
                 raise InvalidParameter("columns", name, f"name columns with bounds: {', '.join(bounded)}")
-        share = spend.amount if not wanted else spend.amount * 2 / 5
+        share = self._share(spend, bool(wanted)).amount
         each = Fraction(0) if not wanted else spend.amount * 3 / 5 / len(wanted)
         progress(f"{found.name}: rows")
         rows, receipt = self._octaves(found, None, Fraction(0), spend.of(share))
@@ -196,14 +212,16 @@ class Database:
             receipts += [receipt, second, third]
         return Tuning(rows, tuple(tuned)), tuple(receipts)
 
+    def _share(self, spend: Guarantee, has_columns: bool) -> Guarantee:
+        """What of a price for tuning goes to rows."""
+        return spend.of(spend.amount * 2 / 5 if has_columns else spend.amount)
+
     def _octaves(
         self, table: Table, column: Column | None, centre: Fraction, spend: Guarantee
     ) -> tuple[Measured, int]:
         """A histogram over people of their rows, or of what they have of a column."""
-        source = 'SELECT COUNT(*) FROM "' + table.name.replace('"', '""') + '"'
-        relation = parse(source, self.policy).relation
         if column is None:
-            measure, told = Octaves(None, None, 0, ROWS), f"tune {table.name}: rows"
+            question = self._rows_question(table, spend)
         else:
             assert column.low is not None
             assert column.high is not None
@@ -212,13 +230,22 @@ class Database:
             middle = round(centre * Fraction(2) ** column.exponent)
             measure = Octaves(clamped(field), clamp, middle, TOTALS)
             told = f"tune {table.name}: {column.name}" + (" around its centre" if middle else "")
-        release = self.release(self._question(told, Plan(relation, (), (measure,), ()), spend))
+            question = self._question(told, Plan(self._all_rows(table), (), (measure,), ()), spend)
+        release = self.release(question)
         price = (
             spend.amount
             if spend.rho is None
             else Fraction(2 * math.sqrt(spend.amount)).limit_denominator(10**6)
         )
         return Measured(price, tuple(int(y) for y in release.drawn[0])), release.receipt.number
+
+    def _rows_question(self, table: Table, spend: Guarantee) -> Question:
+        """How many persons have how many rows."""
+        plan = Plan(self._all_rows(table), (), (Octaves(None, None, 0, ROWS),), ())
+        return self._question(f"tune {table.name}: rows", plan, spend)
+
+    def _all_rows(self, table: Table) -> Relation:
+        return parse('SELECT COUNT(*) FROM "' + table.name.replace('"', '""') + '"', self.policy).relation
 
     def _centre(self, table: Table, column: Column, tuning: Tuning, spend: Guarantee) -> tuple[Fraction, int]:
         """About the mean of a column, on its grid."""
@@ -234,6 +261,44 @@ class Database:
         step = Fraction(2) ** -column.exponent
         return round(cell.value / step) * step, release.receipt.number
 
+    def _tuned_by(self, plan: Plan) -> dict[str, list[str]]:
+        """The tables whose caps matter to a plan, and of each the columns that are added up."""
+        found: dict[str, list[str]] = {
+            table.name: []
+            for table in self.policy.tables
+            if table.name in plan.tables and table.rows_per_person is not None
+        }
+        added = [m.value for m in plan.measures if isinstance(m, Sum)]
+        added += [
+            m.values[0] for m in plan.measures if isinstance(m, Moments) and m.degree == len(m.values) == 1
+        ]
+        for value in added:
+            field = value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
+            table, column = field.origin if isinstance(field, Field) else ("", "")
+            if table in found and column not in found[table]:
+                found[table].append(column)
+        return found
+
+    def _tuned(self, question: Question) -> Question:
+        """Spend the question's part for caps, and ask it with them. Asked again, all of it is free."""
+        part, wanted = question.tuning, self._tuned_by(question.plan)
+        assert part is not None
+        each = part.of(part.amount / len(wanted))
+        first = self.policy.table(next(iter(wanted)))
+        assert first is not None
+        known = self.is_paid(self._rows_question(first, self._share(each, bool(wanted[first.name]))))
+        left = self.left
+        if not known and (question.price.amount > left.amount or question.price.delta > left.delta):
+            advice = f"let the owner raise {left.currency} under [budget] in the policy."
+            whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
+            raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
+        tables = {}
+        for name, columns in wanted.items():
+            tables[name], _ = self.tune(name, epsilon=each.epsilon, rho=each.rho, columns=columns)
+        tuned = [replace(t, tuning=tables.get(t.name, t.tuning)) for t in self.policy.tables]
+        declared = replace(self.policy, tables=tuple(tuned))
+        return self._asked(question.sql, declared, question.query.asked)
+
     def data_changed(self) -> None:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
         self.ledger.data_changed()
@@ -243,6 +308,8 @@ class Database:
 
         If anything fails after the charge, the charge stays: a refund would tell something about the data.
         """
+        if question.tuning is not None:
+            question = self._tuned(question)
         plan, query = question.plan, question.query
         key = self.key(plan)
         if kept := self.ledger.kept(key, query.spend, slack=query.slack):
@@ -307,6 +374,7 @@ class Question:
     query: Query
     derivations: tuple[Derivation, ...]
     engine_sql: str  # what the engine will run; printed here, so that printing cannot fail after the charge
+    tuning: Guarantee | None = None  # what is first spent on caps that fit it
 
     @property
     def text(self) -> str:
@@ -317,7 +385,8 @@ class Question:
     @property
     def price(self) -> Guarantee:
         """What `release()` charges at most."""
-        return self.query.guarantee()
+        price = self.query.guarantee()
+        return price if self.tuning is None else price.of(price.amount + self.tuning.amount, price.delta)
 
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
@@ -327,8 +396,9 @@ class Question:
             self.query,
             self.derivations,
             self.engine_sql,
-            self.database.is_paid(self),
+            self.database.is_paid(self) and self.tuning is None,
             self.database.left,
+            self.tuning,
         )
 
     def release(self) -> Release:
@@ -363,6 +433,8 @@ class Batch:
             raise InvalidParameter("questions", "none", "give at least one: db.batch([db.sql(...), ...])")
         if any(question.database is not self.database for question in self.questions):
             raise InvalidParameter("questions", "of two databases", "ask those of one database together")
+        if any(question.tuning is not None for question in self.questions):
+            raise InvalidParameter("questions", "with tune", "tune first (db.tune), or ask each by itself")
 
     @property
     def spend(self) -> Spend:

@@ -35,16 +35,22 @@ class Explanation:
     engine_sql: str
     paid: bool
     left: Guarantee
+    tuning: Guarantee | None = None  # what is first spent on caps that fit
 
     @property
     def price(self) -> Guarantee:
         """What it proves when one unit comes or goes: what is charged."""
-        return self.query.guarantee("presence")
+        price = self.query.guarantee("presence")
+        return price if self.tuning is None else price.of(price.amount + self.tuning.amount, price.delta)
 
     @property
     def replaced(self) -> Guarantee:
         """What it proves when one unit's rows are replaced: what speaks about values."""
-        return self.query.guarantee("value")
+        price = self.query.guarantee("value")
+        if self.tuning is None:
+            return price
+        twice = 2 if self.tuning.rho is None else 4  # whoever is replaced goes, and somebody comes
+        return price.of(price.amount + twice * self.tuning.amount, price.delta)
 
     def errors(self) -> dict[str, str]:
         """For every column of the result, how far off it may be at 95%."""
@@ -76,7 +82,7 @@ class Explanation:
                     self.plan.measures, self.query.steps, self.derivations, strict=True
                 )
             ],
-            "notes": reading_notes(self.plan),
+            "notes": [*self._tuned(), *reading_notes(self.plan)],
             "engine_sql": self.engine_sql,
         }
 
@@ -103,6 +109,14 @@ class Explanation:
             lines += [f"    {measure['noise']}, {cost}"]
         lines += ["", *show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
+
+    def _tuned(self) -> list[str]:
+        if self.tuning is None:
+            return []
+        return [
+            f"{self.tuning} of the price is first spent on caps that fit the question. Distances and errors "
+            "here are those of the caps it has without them; with them errors are smaller, as a rule."
+        ]
 
     def _error(self, expression: Expression) -> str:
         tail = Fraction(1, 20)
