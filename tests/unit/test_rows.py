@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from tests.support import answer
 
 import sfumato as sf
 from sfumato.errors import PolicyError, QueryRefused
@@ -285,6 +286,35 @@ def test_the_pairs_of_a_person_do_not_grow_with_a_square(sql: str, pairs: int, t
     assert found == (pairs,)
 
 
+def test_conditions_choose_among_the_rows_that_are_joined(tmp_path: Path) -> None:
+    """Of a rare value all rows are joined, wherever the condition stands; and rows are taken evenly."""
+    with duckdb.connect(str(tmp_path / "joined.duckdb")) as connection:
+        connection.execute("CREATE TABLE visits AS SELECT 1 AS pid, 1 AS visit, 'a' AS ward")
+        rare = "CASE WHEN i < 10 THEN 1 WHEN i % 2 = 0 THEN 2 ELSE 3 END"
+        connection.execute(
+            f"CREATE TABLE labs AS SELECT 1 AS pid, {rare} AS visit, 0.5 AS x FROM range(4000) t(i)"
+        )
+    (tmp_path / "joined.toml").write_text(JOINED.replace("1000", "900"), encoding="utf-8")
+    db = sf.open(tmp_path / "joined.toml")
+
+    def found(sql: str) -> int:
+        return answer(db.sql(sql, epsilon=1))[0][0] // 1024
+
+    join = "FROM visits AS v JOIN labs AS l ON v.pid = l.pid"
+    for rare in (
+        f"SELECT COUNT(*) {join} WHERE l.visit = 1",
+        f"SELECT COUNT(*) {join} AND l.visit = 1",
+        "SELECT COUNT(*) FROM visits JOIN (SELECT pid, x FROM labs WHERE visit = 1) AS l USING (pid)",
+        f"SELECT COUNT(*) FROM (SELECT l.visit AS n {join} WHERE l.visit IN (1, 7)) AS q WHERE n = 1",
+    ):
+        assert found(rare) == 10
+    both = [found(f"SELECT COUNT_IF(l.visit = {n}) {join}") for n in (2, 3)]
+    assert sum(both) <= 900
+    assert min(both) > 350
+    told = repr(db.sql(f"SELECT COUNT(*) {join}", epsilon=1).explain())
+    assert "at most 900 rows of labs are joined with the same row" in " ".join(told.split())
+
+
 def test_few_rows_are_joined_in_full_and_which_are_not_depends_on_the_person_alone(tmp_path: Path) -> None:
     db = joined(tmp_path, 800)
     sql = "SELECT COUNT(*) FROM visits JOIN labs USING (pid) WHERE x > 0"
@@ -297,5 +327,8 @@ def test_a_column_that_using_joins_has_one_name(tmp_path: Path) -> None:
     sql = "SELECT COUNT(DISTINCT pid) FROM visits JOIN labs USING (pid) LEFT JOIN visits AS b USING (pid)"
     assert unseal(db._source.run(parse(sql, db.policy))).vectors == ((1,),)
     parse("SELECT COUNT(DISTINCT b.pid) FROM visits JOIN visits AS b USING (PID)", db.policy)
+    nobody = "(SELECT pid FROM visits WHERE FALSE) AS v"
+    sql = f"SELECT COUNT(pid) FROM (SELECT * FROM labs LEFT JOIN {nobody} USING (pid))"
+    assert unseal(db._source.run(parse(sql, db.policy))).vectors == ((3 * 1024,),)
     with pytest.raises(QueryRefused, match="visit is a column of several tables"):
         parse("SELECT COUNT(visit) FROM visits JOIN labs USING (pid)", db.policy)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from sfumato.cli.files import rewrite
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies
@@ -69,6 +70,4 @@ def _write(path: Path, name: str) -> None:
     if not is_right:
         told = "the line could not be added by itself"
         raise PolicyError(str(path), None, "source", told, f"The copy is there. Add under [source]: {line}")
-    fresh = path.with_name(path.name + ".prepared")
-    fresh.write_text(changed, encoding="utf-8")
-    fresh.replace(path)
+    rewrite(path, changed)

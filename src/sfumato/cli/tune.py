@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 import sfumato as sf
+from sfumato.cli.files import rewrite
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.curator import show
 from sfumato.curator.tuning import choose, inserted, nodes, section
@@ -103,6 +104,4 @@ def _write(path: Path, table: str, added: str) -> None:
             "the section could not be added by itself",
             f"Add this by hand:\n{added}",
         ) from None
-    fresh = path.with_name(path.name + ".tuned")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    rewrite(path, text)

@@ -30,6 +30,7 @@ from sfumato.queries.plan import (
     Spread,
     Sum,
 )
+from sfumato.queries.relations import joins_of
 from sfumato.queries.words import spoken
 
 if TYPE_CHECKING:
@@ -431,6 +432,11 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
         cut += [said for said in _cuts(measure, plan) if said not in cut]
     if plan.relation.by_person:
         cut.append("rows without a person are dropped")
+    for join in joins_of(plan.relation):
+        if join.partners is not None:
+            side, most = join.partners
+            names = " and ".join(sorted((join.left if side == "left" else join.right).tables))
+            cut.append(f"of one person at most {most:,} rows of {names} are joined with the same row")
     if plan.keys and not plan.private_keys:
         names = ", ".join(spoken(key.expression) for key in plan.keys)
         cut.append(f"rows whose {names} is not a declared key are dropped")

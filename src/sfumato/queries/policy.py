@@ -317,6 +317,8 @@ class _Reader:
             if not isinstance(exponent, int) or abs(exponent) > FINEST or "centre" not in each:
                 raise self.error(spot, "this is not what `sfumato tune` writes", advice)
             signed = -centre if given.startswith("-") else centre
+            if column.high is None or not column.low <= signed <= column.high:
+                raise self.error(spot, "its centre is not within the bounds of the column", advice)
             parts = [self.measured((*spot, part), each.get(part)) for part in ("totals", "centred")]
             found.append(TunedColumn(column.name, signed, exponent, *parts))
         return Tuning(rows, tuple(found))

@@ -8,7 +8,8 @@ rows of one unit can add up to. Every node here keeps the rows separable, and th
 * a scan drops rows without a unit; through a foreign key, a row is there once for every unit it refers to;
 * a condition looks at one row;
 * a join with a public table adds public values to a row; a join of two tables of people joins rows of the
-  same unit only; a LEFT JOIN keeps the rows of its left side, which must not be public;
+  same unit only, and of one side only so many of them; a LEFT JOIN keeps the rows of its left side, which
+  must not be public;
 * a fold adds up rows of one unit;
 * a union keeps the units of its parts.
 
@@ -24,9 +25,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sfumato.queries.expressions import Field, Scalar
     from sfumato.queries.policy import Kind
 
+FEWEST, MOST = 64, 1000  # rows of one person on one side of a join: as many as declared, within these
 UNIT = "u"  # what the column of the unit is called in every relation
 
 
@@ -115,6 +119,21 @@ class Join:
     on: Scalar | None  # beside the equality of units
     outer: bool
     single: bool = False
+
+    @property
+    def partners(self) -> tuple[Literal["left", "right"], int] | None:
+        """Of which side how many rows of one person are joined with a row of the other, at most.
+
+        Of two tables of people, somebody with a million rows in each would have a million million pairs, and
+        the time of an answer would tell it. It is the side that has fewer, by declaration; of a LEFT JOIN it
+        is the right one.
+        """
+        if self.left.public or self.right.public:
+            return None
+        if any(isinstance(side, Fold) and not side.by for side in (self.left, self.right)):
+            return None  # one row for every person
+        left, right = (min(max(side.rows or 1, FEWEST), MOST) for side in (self.left, self.right))
+        return ("left", left) if left < right and not self.outer else ("right", right)
 
     @property
     def rows(self) -> int | None:
@@ -229,6 +248,23 @@ class Fold:
 
 
 Relation = Scan | Where | Join | Among | Union | Fold
+
+
+def joins_of(relation: Relation) -> Iterator[Join]:
+    """Every join in it."""
+    match relation:
+        case Where(inner) | Fold(_, inner):
+            yield from joins_of(inner)
+        case Among(inner, _, other):
+            yield from joins_of(inner)
+            yield from joins_of(other)
+        case Union(_, parts):
+            for inner, _ in parts:
+                yield from joins_of(inner)
+        case Join(_, left, right):
+            yield relation
+            yield from joins_of(left)
+            yield from joins_of(right)
 
 
 def prefix(field: Field) -> int:

@@ -26,7 +26,7 @@ from sfumato.queries.expressions import (
 )
 from sfumato.queries.plan import CAP
 from sfumato.queries.reading import Reader, Scope, Source, equality, is_own
-from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, Where
+from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, Where, prefix
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -248,7 +248,15 @@ class Rows:
                     "the rows of this join would depend on two people",
                     "Join on the column that names the person: ON a.person = b.person (AND more).",
                 )
-            rest = [part for part in parts_of(condition) if equality(part) not in same]
+            rest = []
+            for part in parts_of(condition):
+                used = {prefix(each) for each in fields(part)}
+                if used and used <= inside:
+                    other = filtered(other, part)  # which partners there are
+                elif used and used <= numbers_of(left) and not outer:
+                    left = filtered(left, part)
+                elif equality(part) not in same:
+                    rest.append(part)
             on = self.reader.all_of(node, rest, "and") if rest else None
             return Join(self.number(node), left, other, on, outer)
         if not across:
@@ -329,6 +337,7 @@ class Rows:
                                 Node("Known", {"this": name, "source": source.alias}, item.start, item.end),
                             )
                             for name in source.columns
+                            if of is not None or name.lower() not in source.merged
                         ]
                 continue
             if item.kind == "Alias":
@@ -557,7 +566,29 @@ def domain_of(column: Column) -> Domain:
 
 
 def filtered(relation: Relation, condition: Scalar) -> Relation:
-    """The rows for which a condition holds: one node, however often it is asked for."""
+    """The rows for which a condition holds: one node, however often it is asked for.
+
+    Where only so many rows of a person are joined, conditions on one side choose among them first.
+    """
+    if isinstance(relation, Join) and relation.partners is not None:
+        kept: list[Scalar] = []
+        left, right = relation.left, relation.right
+        for part in parts_of(condition):
+            used = {prefix(each) for each in fields(part)}
+            if used and used <= numbers_of(left):
+                left = filtered(left, part)
+            elif used and used <= numbers_of(right) and not relation.outer:
+                right = filtered(right, part)
+            else:
+                kept.append(part)
+        relation = replace(relation, left=left, right=right)
+        for part in kept:
+            relation = _where(relation, part)
+        return relation
+    return _where(relation, condition)
+
+
+def _where(relation: Relation, condition: Scalar) -> Relation:
     if isinstance(relation, Where):
         return Where(relation.relation, both(relation.condition, condition))
     return Where(relation, condition)

@@ -8,10 +8,14 @@ them, in each row:
   in sum, as absolute numbers; where the table was tuned, also around the tuned centre;
 * the person, where the table only refers to rows of another that say it.
 
-So whoever weighs too much can be scaled row by row, without adding up anybody's rows first: a row of a person
-who has N in all counts trunc(x * limit / N), and these are at most `limit` together, whatever is filtered out
-and however rows are grouped. Rows are sorted by how many their person has, so that the engine reads those of
-heavy people, and only those, for the slower part.
+So nobody's rows have to be added up to see who may be beyond a cap: what the person has in all says it, for
+any condition and any groups, and only the rows of those few are looked at person by person. Rows are sorted
+by how many their person has, so that the engine reads those of heavy people and no others for it. The
+integers that come out are those of the tables.
+
+A weight stored for each row, such as cap/rows, would make even that one pass. But then whoever has many rows
+that a condition or a list of keys leaves out would be scaled for them, small values would be lost to
+truncation, and a sum of both signs would be bounded by its size: the answer would be another one.
 
 Every stored number is made of one person's own rows, so what a person can change is still that person's rows
 alone; `tests/plans` prepares every neighbour and measures how far the answers move.

@@ -7,8 +7,10 @@ These are second walls: the first is that the analyst's text never comes here (l
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +41,7 @@ _SETTINGS = {
 }
 _ATTACHED = "attached_by_sfumato"
 _COPY = "copy_by_sfumato"
-State = list[tuple[str, int, int]]
+State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
 _INTEGERS = re.compile(
     r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
@@ -166,13 +168,17 @@ class DuckDB:
         """Refuse to answer from data that are known to be of yesterday."""
 
     def files(self) -> list[Path]:
-        """Where the data are."""
-        return [self.path]
+        """Where the data are: the last changes may still stand in a log beside the file."""
+        log = _log(self.path)
+        return [self.path, *([log] if log.exists() else [])]
 
     def state(self) -> State:
         """The version of the data: changes whenever they are written, as far as a file system tells."""
-        states = [(str(file.relative_to(self.path.parent)), file.stat()) for file in self.files()]
-        return [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+        try:
+            states = [(str(file.relative_to(self.path.parent)), file.stat()) for file in self.files()]
+        except OSError:
+            raise SourceError(f"{self.path} cannot be found any more. Nothing was charged.") from None
+        return [(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in states]
 
     def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
         """An engine that reads the tables and writes a new file."""
@@ -304,6 +310,8 @@ class Prepared(DuckDB):
         """
         if not self.path.is_file():
             raise self._stale("There is no such file.")
+        if _log(self.path).exists():
+            raise self._stale("Somebody wrote into it since it was made.")
         try:
             connection = _guarded(_attach(self.path, plain=plain), self.path)
         except duckdb.Error:
@@ -430,8 +438,11 @@ def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _nam
     assert policy.prepared is not None
     original, target = original_of(policy), policy.prepared
     original.check(policy)
+    _check_target(target, policy, original)
     before = original.state()
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:  # ours alone
+    _sweep(target)
+    mine = f".{target.name}.{os.getpid()}."  # for our eyes alone
+    with tempfile.TemporaryDirectory(prefix=mine, dir=target.parent) as folder:
         fresh = Path(folder) / target.name
         try:
             with original.beside(fresh) as connection:
@@ -450,8 +461,57 @@ def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _nam
         if original.state() != before:
             raise SourceError(f"{target} was not written: the data changed meanwhile. Run it again.")
         fresh.chmod(0o600)
+        _log(target).unlink(missing_ok=True)
         fresh.replace(target)
     return target
+
+
+def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
+    """A copy replaces a copy, and nothing else."""
+    told = f"{target} was not written: "
+    if not target.parent.is_dir():
+        raise SourceError(f"{told}there is no folder {target.parent}. Make it, or name another file.")
+    if target.resolve().is_relative_to(original.path.resolve()):
+        raise SourceError(f"{told}the tables are there. Name another file: prepared under [source].")
+    if not target.exists():
+        return
+    is_copy = target.is_file() and target.resolve() != Path(policy.ledger).resolve()
+    if is_copy:
+        try:
+            with duckdb.connect(str(target), read_only=True) as connection:
+                connection.execute(f"SELECT mark FROM {MARK}")
+        except duckdb.ConnectionException:
+            pass  # it is open in this process, as only copies and the source are
+        except duckdb.Error:
+            is_copy = False
+    if not is_copy:
+        raise SourceError(
+            f"{told}there is something else in its place, which was left as it is. Name another file: "
+            f"prepared under [source] in {policy.file}."
+        )
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes left that were killed while they prepared the same copy."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        number = left.name.removeprefix(f".{target.name}.").partition(".")[0]
+        if number.isdecimal() and not _is_running(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _log(path: Path) -> Path:
+    """Where DuckDB writes changes before they are in the file."""
+    return path.with_name(path.name + ".wal")
 
 
 def build(path: Path, statements: list[str], questions: list[str]) -> list[list[tuple[Any, ...]]]:

@@ -44,7 +44,7 @@ def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str,
                 yield table.name, done
         else:
             columns = [_plain(f"t.{quoted(column.name)}", column) for column in table.columns]
-            shown = ", ".join(columns) if not table.public and columns else "t.*"
+            shown = "t.*" if table.public else ", ".join(columns) or "1 AS sfumato_nothing"
             run(f"CREATE TABLE {into}.{quoted(table.name)} AS SELECT {shown} FROM {quoted(table.name)} AS t")
         yield table.name, 1.0
     run(f"CREATE TABLE {into}.{MARK} AS SELECT {typed(mark)} AS mark")

@@ -39,7 +39,7 @@ from sfumato.sources.dialect import SQL_TYPE, double, integer, listed, on_grid, 
 from sfumato.sources.tables import is_plain, needed_by, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp
@@ -231,66 +231,13 @@ class _Query:
 
     def by_person(self) -> str:
         """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""
-        if norms := self.norms_beside():
-            return self.weighed(norms)
         by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds, Selected)) for m in self.measures)
         one_key = all(m.groups == 1 for m in self.measures if isinstance(m, Selected))
         counts = all(isinstance(m, Moments) and not m.degree for m in self.measures)
         added = any(not isinstance(m, Selected) for m in self.measures)
-        is_split = added and by_row and one_key and is_plain(self.plan.relation) and (self.raw or not counts)
+        several = self.raw or not counts or self.scan is not None
+        is_split = added and by_row and one_key and several and is_plain(self.plan.relation)
         return self.split() if is_split else self.persons()
-
-    def norms_beside(self) -> list[tuple[str, int]]:
-        """Of every measure what a row's person weighs by the copy, and the limit; none if one has no such.
-
-        All rows of a person count there, so nothing may be filtered out: weighed so, whoever has few rows
-        that pass would be scaled for those that do not.
-        """
-        if self.scan is None or not isinstance(self.plan.relation, Scan):
-            return []
-        norms = [self.norm_beside(measure) if _is_fine(measure) else None for measure in self.measures]
-        return [
-            (norm, _limit(m))
-            for norm, m in zip(norms, self.measures, strict=True)
-            if norm is not None and all(norms)
-        ]
-
-    def norm_beside(self, measure: Measure) -> str | None:
-        """What a person weighs by the copy: all rows, or all that a value comes to."""
-        match measure:
-            case Moments(values, _, _, nulls):
-                every = nulls or all(value.domain.required for value in values)
-                return self.beside(ROWS) if every else None
-            case Spread(value) | Kinds(value):
-                return self.beside(ROWS) if value.domain.required else None
-            case Sum(value, clamp):
-                found = self.stored(value, clamp)
-                name = found[0].norm(measure.centre) if found is not None and found[1] == 1 else None
-                return None if name is None else self.beside(name)
-        return None
-
-    def weighed(self, norms: list[tuple[str, int]]) -> str:
-        """Add up the rows of light people as they are, and each row of the others scaled by itself.
-
-        trunc(x * limit / norm) over all rows of a person is at most the limit, as the norm is the sum of all
-        |x|. So the cap holds, in whatever groups the rows are.
-        """
-        light = " AND ".join(f"{norm} <= {limit}" for norm, limit in norms)
-        heavy = " OR ".join(f"{norm} > {limit}" for norm, limit in norms)
-        names = [f"k{i}" for i in range(len(self.raw))]
-        keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
-        cells = [cell for measure in self.measures for cell in self.cells(measure)]
-        sums = [
-            f"SUM({_scaled(cell, norm, limit, _wide(measure))})"
-            for measure, (norm, limit) in zip(self.measures, norms, strict=True)
-            for cell in self.of_row(measure)
-        ]
-        pieces = ", ".join([*keys, *self.pieces.printed()])
-        few = f"SELECT {pieces}{self.from_rows(where=light)}{_by(len(keys))}"
-        totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(cells)]
-        many = f"SELECT {', '.join([*keys, *sums])}{self.from_rows(where=heavy)}{_by(len(keys))}"
-        both = f"SELECT {', '.join([*names, *totals])} FROM ({few}) AS g UNION ALL {many}"
-        return f"WITH sfumato_r AS ({both}), {self.added(len(cells))}"
 
     def added(self, cells: int) -> str:
         """All of sfumato_r added up by group, the groups that are public in their places."""
@@ -516,11 +463,16 @@ class _Query:
         """The same of a row, by what the copy says about its person; nothing if it does not say it."""
         if self.scan is None or len(measures) < len(self.measures):
             return ""
-        norms = [self.norm_beside(m) if isinstance(m, Sum) else self.beside(ROWS) for m in measures]
-        if not all(norms):
-            return ""
-        beyond = (f"{norm} > {_limit(m)}" for norm, m in zip(norms, measures, strict=True))
-        return f"({' OR '.join(dict.fromkeys(beyond))})"
+        beyond: list[str] = []
+        for measure in measures:
+            name: str | None = ROWS
+            if isinstance(measure, Sum):
+                found = self.stored(measure.value, measure.clamp)
+                name = found[0].norm(measure.centre) if found is not None and found[1] == 1 else None
+            if name is None:
+                return ""
+            beyond.append(f"{self.beside(name)} > {_limit(measure)}")
+        return " OR ".join(dict.fromkeys(beyond))
 
     def bounded(self, measure: Measure, cells: list[str]) -> list[str]:
         """The cells of one person; a sum stays within the 63 bits that the scaling can multiply.
@@ -534,28 +486,6 @@ class _Query:
             f"CASE WHEN {cell} < {low} THEN {low} WHEN {cell} > {high} THEN {high} ELSE {cell} END"
             for cell in cells
         ]
-
-    def of_row(self, measure: Measure) -> list[str]:
-        """What one row comes to in every cell; NULL is nothing."""
-        match measure:
-            case Sum(value, clamp):
-                return [f"(CAST({self.on_grid(value, clamp)} AS {_wide(measure)}) - {measure.centre})"]
-            case Moments(values, clamps, degree, nulls):
-                whole = integer(measure.whole, _wide(measure))
-                there = " AND ".join(
-                    f"({self.there(value)}) IS NOT NULL" for value in values if not value.domain.required
-                )
-                cells = [f"(CASE WHEN {there} THEN {whole} END)" if there else whole]
-                if degree:
-                    pairs = zip(values, clamps, strict=True)
-                    steps = [
-                        f"(CAST({self.on_grid(v, c)} AS {_wide(measure)}) - {c.least})" for v, c in pairs
-                    ]
-                    cells = [f"({' * '.join(factors)})" for factors in _products(steps, measure)]
-                return [*cells, *([f"(CASE WHEN {there} THEN NULL ELSE {whole} END)"] if nulls else [])]
-            case Spread() | Kinds():
-                return [integer(measure.whole, _wide(measure))]
-        raise AssertionError("its rows are not weighed")
 
     def norm(self, measure: Measure) -> str:
         """What a group adds to the norm of a person: rows, groups, or the total itself."""
@@ -649,28 +579,6 @@ def _bernstein(places: list[int], measure: Moments) -> dict[tuple[int, ...], int
     return {powers: measure.parts * factor for powers, factor in found.items()}
 
 
-def _products(steps: list[str], measure: Moments) -> Iterator[list[str]]:
-    """The same for one row: the factors of every cell."""
-    d, size = measure.degree, measure.degree + 1
-    for cell in range(size ** len(steps)):
-        factors = [str(measure.parts)]
-        for v, (x, clamp) in enumerate(zip(steps, measure.clamps, strict=True)):
-            k = cell // size**v % size
-            factors += [str(math.comb(d, k)), *[x] * k, *[f"({clamp.width} - {x})"] * (d - k)]
-        yield [factor for factor in factors if factor != "1"] or ["1"]
-
-
-def _is_fine(measure: Measure) -> bool:
-    """Whether little is lost when a row's part is truncated by itself."""
-    return not isinstance(measure, Sum) or max(map(abs, measure.row)) >= PARTS
-
-
-def _wide(measure: Measure) -> str:
-    """A type that holds what one row comes to, times the limit."""
-    row = max(map(abs, measure.row)) * measure.cap if isinstance(measure, Sum) else measure.cap
-    return "BIGINT" if row < 1 << 62 else "HUGEINT"
-
-
 def _limit(measure: Measure) -> int:
     """The norm up to which a person counts in full."""
     match measure:
@@ -684,14 +592,13 @@ def _limit(measure: Measure) -> int:
     raise AssertionError("it has a query of its own")
 
 
-def _scaled(value: str, norm: str, limit: int, engine_type: str = "HUGEINT") -> str:
+def _scaled(value: str, norm: str, limit: int) -> str:
     """The value, scaled so that all groups together keep to the cap; a norm of NULL is a light person's.
 
     `//` truncates towards zero, so |scaled| <= |value| * limit / norm, and the sum over groups and cells is
-    at most the cap. The divisor is above the limit, hence at least 2; the type must hold the product.
+    at most the cap. The divisor is above the limit, hence at least 2; the product is taken in 128 bits.
     """
-    scaled = f"{value} * {integer(limit, engine_type)} // {norm}"
-    return f"CASE WHEN {norm} > {limit} THEN {scaled} ELSE {value} END"
+    return f"CASE WHEN {norm} > {limit} THEN {value} * {integer(limit, 'HUGEINT')} // {norm} ELSE {value} END"
 
 
 def _distinct(query: _Query, measure: Distinct) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, fields, parts_of
 from sfumato.queries.plan import Moments, Plan, Selected
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Kind
     from sfumato.queries.relations import Folded, Owner
     from sfumato.sources.copy import Copy
-
-
-FEWEST, MOST = 64, 1000  # rows of one person on one side of a join: as many as declared, within these
 
 
 @dataclass(slots=True)
@@ -187,11 +184,12 @@ def _join(join: Join, needed: set[Field], copy: Copy | None) -> Rows:
     left, right = rows_of(join.left, needed, copy), rows_of(join.right, needed, copy)
     if join.single:
         return _single(join, left, right, needed)
-    most = {} if join.left.public or join.right.public else _most_partners(join)
-    if "left" in most:
-        left = _wrapped(f"l{join.number}", join.left, left, needed, most["left"], join.on)
-    if "right" in most or not is_plain(join.right):
-        right = _wrapped(f"j{join.number}", join.right, right, needed, most.get("right"), join.on)
+    side, most = join.partners or ("", None)
+    if side == "left":
+        left = _wrapped(f"l{join.number}", join.left, left, needed, most, join.on)
+    if side == "right" or not is_plain(join.right):
+        cut = most if side == "right" else None
+        right = _wrapped(f"j{join.number}", join.right, right, needed, cut, join.on)
     columns = {**left.columns, **right.columns}
     rows = Rows("", list(left.conditions), left.unit or right.unit, columns)
     on = [f"{left.unit} = {right.unit}"] if left.unit and right.unit else []
@@ -215,23 +213,13 @@ def is_plain(relation: Relation) -> bool:
     return False
 
 
-def _most_partners(join: Join) -> dict[Literal["left", "right"], int]:
-    """Of which side only so many rows of a person are joined, so that no person's pairs grow with a square.
-
-    It is the side that has fewer, by declaration; of a LEFT JOIN it is the right one.
-    """
-    if any(isinstance(side, Fold) and not side.by for side in (join.left, join.right)):
-        return {}  # one row for every person
-    left, right = (min(max(side.rows or 1, FEWEST), MOST) for side in (join.left, join.right))
-    return {"left": left} if left < right and not join.outer else {"right": right}
-
-
 def _wrapped(
     name: str, relation: Relation, rows: Rows, needed: set[Field], most: int | None, on: Scalar | None
 ) -> Rows:
     """One side of a join as a subselect; of rows that have the same partners, at most so many of a person.
 
-    Which ones is decided by a hash of what is used of them: by nobody else's rows.
+    Which ones is decided by a hash of what is used of them, and of which of several same ones it is: by
+    nobody else's rows, and evenly.
     """
     inside = numbers_of(relation)
     used = sorted((f for f in needed if prefix(f) in inside), key=repr)
@@ -240,10 +228,18 @@ def _wrapped(
     texts = {f: rows.column(f) for f in used}
     select = _select([*unit, *(f"{text} AS {names[f]}" for f, text in texts.items())] or ["1 AS one"], rows)
     if most is not None:
-        same = ", ".join([rows.unit, *(scalar_text(key, rows.column) for key in _equal_to(on, inside))])
-        columns = ", ".join(dict.fromkeys(texts.values()))
-        order = f" ORDER BY HASH({columns}), {columns}" if texts else ""
-        select += f" QUALIFY ROW_NUMBER() OVER (PARTITION BY {same}{order}) <= {most}"
+        keys = [scalar_text(key, rows.column) for key in _equal_to(on, inside)]
+        known = ", ".join(["u", *names.values()])
+        numbered = f"{known}, ROW_NUMBER() OVER (PARTITION BY {known}) AS n"
+        parts = ", ".join(["u", *(f"e{i}" for i in range(len(keys)))])
+        shown = [*unit, *(f"{text} AS {names[f]}" for f, text in texts.items())]
+        inner = _select([*shown, *(f"{key} AS e{i}" for i, key in enumerate(keys))], rows)
+        numbered += "".join(f", e{i}" for i in range(len(keys)))
+        order = f"HASH({known}, n), {known}"
+        select = (
+            f"SELECT {known} FROM (SELECT {numbered} FROM ({inner}) AS r) AS s"
+            f" QUALIFY ROW_NUMBER() OVER (PARTITION BY {parts} ORDER BY {order}) <= {most}"
+        )
 
     def column(field: Field) -> str:
         return _collated(f"{name}.{names[field]}", field)
