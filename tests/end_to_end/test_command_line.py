@@ -537,3 +537,37 @@ def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Pat
     assert "counts epsilon" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
     refused = run("tune", "clinic.toml", "visits", "-e", "5", folder=clinic, code=1)
     assert "has only" in refused.stderr
+
+
+def test_prepare_writes_a_copy_and_the_policy_and_is_used(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    policy = clinic / "clinic.toml"
+    policy.chmod(0o640)
+    sql = "SELECT ward, COUNT(*) FROM visits GROUP BY ward"
+    before = run("explain", "clinic.toml", sql, "-e", "0.1", "--engine-sql", folder=clinic).stdout
+    found = run("prepare", "clinic.toml", folder=clinic)
+    assert "clinic.prepared.duckdb is ready" in found.stdout
+    assert "copying visits: 100%" in found.stderr
+    assert 'prepared = "clinic.prepared.duckdb"' in policy.read_text(encoding="utf-8")
+    assert policy.stat().st_mode & 0o777 == 0o640
+    assert (clinic / "clinic.prepared.duckdb").stat().st_mode & 0o777 == 0o600
+    after = run("explain", "clinic.toml", sql, "-e", "0.1", "--engine-sql", folder=clinic).stdout
+    assert "sfumato_rows >" not in before
+    assert after != before
+    told = json.loads(run("prepare", "clinic.toml", "--json", folder=clinic).stdout)
+    assert told["written"] is False
+    run("sql", "clinic.toml", sql, "-e", "0.1", folder=clinic)
+    with duckdb.connect(str(clinic / "clinic.duckdb")) as connection:
+        connection.execute("CREATE TABLE more AS SELECT 1 AS x")
+    refused = run("sql", "clinic.toml", sql, "-e", "0.2", folder=clinic, code=1).stderr
+    assert "sfumato prepare clinic.toml" in refused
+
+
+def test_a_question_can_pay_for_its_caps(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    sql = "SELECT COUNT(*) FROM visits"
+    told = run("explain", "clinic.toml", sql, "-e", "0.5", "--tune", "0.1", folder=clinic).stdout
+    assert "epsilon 0.1 of the price is first spent on caps" in " ".join(told.split())
+    run("sql", "clinic.toml", sql, "-e", "0.5", "--tune", "0.1", folder=clinic)
+    run("sql", "clinic.toml", sql, "-e", "0.5", "--tune", "0.1", folder=clinic)
+    assert json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)["spent"] == "0.5"

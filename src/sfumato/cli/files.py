@@ -18,6 +18,5 @@ def rewrite(path: Path, text: str) -> None:
             file.write(text)
         shutil.copymode(target, fresh)
         fresh.replace(target)
-    except BaseException:
+    finally:
         fresh.unlink(missing_ok=True)
-        raise
