@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Kind = str
 INF = float("inf")
+BORROWED = Path(__file__).parent / "seeds" / "identity.sql"
 TOO_SLOW = 60.0  # seconds for one question of small databases
 TOO_LARGE = 2.0**44  # beyond this the grammar does not multiply on: sums would not fit their bits
 
@@ -1228,6 +1229,39 @@ def seeds(policy: Policy, rng: random.Random) -> Iterator[Query]:
         yield Query(re.sub(r"\{(\w)\}", lambda found: names[found[1]], seed))
 
 
+def borrowed(policy: Policy, rng: random.Random) -> Iterator[Query]:
+    """The texts of a parser's own tests (`tests/seeds`), as they are and about tables of the policy.
+
+    What stands after FROM or JOIN becomes a table, other short names become its columns, and an expression is
+    selected from it.
+    """
+    tables = [table for table in policy.tables if not table.public]
+    for line in BORROWED.read_text(encoding="utf-8").splitlines():
+        yield Query(line)
+        table = rng.choice(tables)
+        columns = [quoted(column.name) for column in table.columns]
+        words, before = [], ""
+        for token in _TOKEN.findall(line):
+            word = token
+            if re.fullmatch(r"[A-Za-z]\w?", token) and token.upper() not in (
+                "AS",
+                "ON",
+                "IN",
+                "IS",
+                "OR",
+                "BY",
+            ):
+                is_table = before.upper() in ("FROM", "JOIN")
+                word = quoted(table.name) if is_table else columns[ord(token[0]) % len(columns)]
+            words.append(word)
+            before = token if token.strip() else before
+        text = "".join(words)
+        yield Query(text)
+        yield Query(f"SELECT COUNT(*), {text} FROM {quoted(table.name)}")
+        yield Query(f"SELECT COUNT(*), SUM({text}) FROM {quoted(table.name)}")
+        yield Query(f"SELECT COUNT(*) FROM {quoted(table.name)} WHERE {text}")
+
+
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\w+|\s+|.", re.DOTALL)
 
 
@@ -1368,7 +1402,8 @@ class Fuzzer:
     def explore(self, rng: random.Random, count: int, end: float) -> None:
         """Seeds, then so many questions of the grammar, some also mangled, until time is over."""
         asked = queries(self.world.policy, rng)
-        for query in (*seeds(self.world.policy, rng), *islice(asked, count)):
+        lent = rng.sample(list(borrowed(self.world.policy, rng)), 200)
+        for query in (*seeds(self.world.policy, rng), *lent, *islice(asked, count)):
             if time.monotonic() > end:
                 return
             self.ask(query, None if query.features else 2)  # seeds are to be parsed, above all

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from tests.fuzz import FEATURES, Fuzzer, Query, Tally, World, mangled, queries, random_world, seeds, world
+from tests.fuzz import (
+    FEATURES,
+    Fuzzer,
+    Query,
+    Tally,
+    World,
+    borrowed,
+    mangled,
+    queries,
+    random_world,
+    seeds,
+    world,
+)
 from tests.neighbours import Neighbourhood
 from tests.support import CLINIC_COLUMNS, POLICIES
 
@@ -239,3 +251,14 @@ def test_members_of_a_star_differ_in_one_unit_only(tmp_path: Path) -> None:
         nobody = {member.schema for member in star.members if member.nobody}
         assert not nobody & {schema for _, schema in differs}
         assert all(len(each) > 1 for each in counts.values()), counts  # and they do differ
+
+
+def test_texts_of_a_parser_are_refused_or_answered_within_their_distances(tmp_path: Path) -> None:
+    """Almost five thousand texts that nobody wrote for us; some of them are questions we answer."""
+    found, rng = Tally(), random.Random(SEED)
+    fuzzer = Fuzzer(SEED, clinic(), tmp_path, found, most=2, stars=1)
+    for query in borrowed(fuzzer.world.policy, rng):
+        fuzzer.ask(query)
+    assert not found.found, found.report()
+    assert found.accepted > 30
+    assert sum(found.refused.values()) > 3000
