@@ -79,7 +79,11 @@ class Quantiles(ForIntegers, Mechanism[Vector, Vector]):
     def law(self, answer: Vector) -> Choices:
         laws: list[Softmax] = []
         for group in split(answer, self.cells):
-            before = np.array([0, *itertools.accumulate(group)], dtype=np.object_)  # weights of any size
+            summed = [0, *itertools.accumulate(group)]
+            is_small = summed[-1] < 1 << 40
+            before: Ints = (
+                np.array(summed, dtype=np.int64) if is_small else np.array(summed, dtype=np.object_)
+            )
             laws += [Softmax(self._costs(before, target)) for target in self.targets]
         return Choices(tuple(laws))
 
@@ -88,12 +92,14 @@ class Quantiles(ForIntegers, Mechanism[Vector, Vector]):
         rank, offset, scale = target
         unit = math.lcm(rank.denominator, offset.denominator)
         wanted = int((rank * int(before[-1]) + offset) * unit)
+        if (int(before[-1]) * unit + abs(wanted)) * scale.denominator >= 1 << 62:
+            before = before.astype(np.object_)  # weights of any size
         starts, ends = before[:-1] * unit, before[1:] * unit
         below, above = starts - wanted, wanted - ends
         below[0] = above[-1] = 0  # the first cell holds every lower rank, the last one every higher
         costs = np.maximum(np.maximum(below, above), 0) * scale.denominator
-        most = int(costs.max())
-        return Costs(costs.astype(np.int64) if most < 1 << 62 else costs, unit * scale.numerator)
+        is_small = costs.dtype == np.int64 or int(costs.max()) < 1 << 62
+        return Costs(costs.astype(np.int64) if is_small else costs, unit * scale.numerator)
 
     def _bound(self, distance: Distance) -> Bound:
         if distance.l1 is None:
