@@ -42,6 +42,7 @@ ENGINES = {
     "sqlglot": "queries/sql.py",
     "cryptography": "exact/coins.py",
     "numba": "exact/compiled.py",
+    "highspy": "utility/programs.py",
     "psycopg": "budget/postgres.py",
     "sqlite3": "budget/store.py",
     "tomllib": "queries/policy.py",

@@ -221,13 +221,14 @@ class _Query:
         return [position, *names[len(groups) :]]
 
     def by_row(self) -> str:
-        """Each row is its own unit: one aggregate, grouped by key."""
+        """Each row is its own unit: one aggregate, grouped by key. Groups are fewer to look up than rows."""
         cells = [each for measure in self.measures for each in self.cells(measure)]
-        keys = [f"{key} AS p{i}" for i, key in enumerate(self.keys)]
-        group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
-        inner = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows(self.joins)}{group}"
-        shown = self.shown([f"p{i}" for i in range(len(keys))])
-        return f"SELECT {', '.join([*shown, *cells])} FROM ({inner}) AS g"
+        names = [f"k{i}" for i in range(len(self.raw))]
+        keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
+        inner = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows()}{_by(len(keys))}"
+        places = [f"v{i}.position" if i in self.lists else f"g.{name}" for i, name in enumerate(names)]
+        shown = ", ".join([*self.shown(places), *cells])
+        return f"SELECT {shown} FROM ({inner}) AS g{self.joined('g.{}', names)}"
 
     def by_person(self) -> str:
         """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""

@@ -1,0 +1,367 @@
+"""The best mechanism for an analyst: by a closed form where there is one, else by a linear program.
+
+For a belief, a gain and an epsilon between neighbours, the best mechanism whose outputs are the guesses is
+the solution of a linear program. But **what a solver returns is not private**: its entries are off by 10^-10
+or so, which is nothing to an entry of a half and everything to one of 10^-12. So the program is solved for a
+little less than epsilon, every column is replaced by its envelope (the least function above it that falls by
+no more than the factor allowed), rows are normalised as fractions, and the epsilon of the result is computed
+from these fractions with logarithms rounded up. A table that does not keep what was asked for is never
+returned.
+
+Where the answers form a path and the gain falls with distance, the truncated geometric mechanism with the
+best remap is optimal, for every belief at once (Ghosh, Roughgarden and Sundararajan, 2009); nowhere but on
+paths is there such a mechanism (Brenner and Nissim, 2010).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter
+from sfumato.exact import numbers
+from sfumato.mechanisms import Finite, Table
+from sfumato.mechanisms.arguments import price
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.utility.gain import Gain, identity, uniform
+from sfumato.utility.programs import Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+X = TypeVar("X", bound=Hashable)
+W = TypeVar("W", bound=Hashable)
+Y = TypeVar("Y", bound=Hashable)
+Neighbours = Iterable[tuple[X, X]]
+SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts of epsilon kept for rounding
+MANY = 400  # secrets or guesses, beyond which no program is started
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal(Generic[X, Y]):
+    """A mechanism, what an analyst gains from it, and what no mechanism at this epsilon can exceed.
+
+    `epsilon` is that of the table itself, computed from its fractions and rounded up: never above the asked.
+    """
+
+    table: Table[X, Y]
+    utility: float
+    bound: float
+    epsilon: Fraction
+    how: Literal["closed form", "linear program"]
+
+    def __str__(self) -> str:
+        gained = f"gains {self.utility:.9g}, of at most {self.bound:.9g} at this epsilon"
+        return f"{self.how}: {gained}; epsilon {decimal(self.epsilon)}"
+
+
+def optimal(
+    belief: Finite[X],
+    gain: Gain[W, X],
+    *,
+    epsilon: Fraction,
+    neighbours: Neighbours[X] | None = None,
+    metric: Callable[[X, X], Fraction | int] | None = None,
+) -> Optimal[X, Hashable]:
+    """The mechanism in which this analyst gains most, among all with this epsilon between neighbours.
+
+    Without `neighbours` all pairs are neighbours. With a `metric` the factor between two secrets is
+    exp(epsilon metric): d-privacy.
+
+    >>> from sfumato.utility.gain import nearness
+    >>> ages = range(6)
+    >>> best = optimal(uniform(ages), nearness(ages), epsilon=Fraction(1), neighbours=path(ages))
+    >>> print(best)
+    closed form: gains -0.627118807, of at most -0.627118807 at this epsilon; epsilon 1
+    """
+    asked = price("epsilon", epsilon)
+    space = _space(belief.outcomes, neighbours, metric)
+    order = space.line()
+    if order is not None and _falls(gain, order):
+        return _closed(belief, gain, asked, order)
+    return _by_program(belief, gain, asked, space)
+
+
+def path(secrets: Iterable[X]) -> tuple[tuple[X, X], ...]:
+    """Each secret is a neighbour of the next.
+
+    >>> path("abc")
+    (('a', 'b'), ('b', 'c'))
+    """
+    return tuple(itertools.pairwise(secrets))
+
+
+def induced(query: Mapping[X, Y], neighbours: Neighbours[X]) -> tuple[tuple[Y, Y], ...]:
+    """Which answers of a query are neighbours: those of some two neighbouring databases.
+
+    >>> bits = {(a, b): a + b for a in (0, 1) for b in (0, 1)}
+    >>> induced(bits, [((0, 0), (0, 1)), ((0, 1), (1, 1)), ((0, 0), (1, 0)), ((1, 0), (1, 1))])
+    ((0, 1), (1, 2))
+    """
+    found: dict[frozenset[Y], tuple[Y, Y]] = {}
+    for one, other in neighbours:
+        if one not in query or other not in query:
+            raise InvalidParameter("neighbours", (one, other), "the query must answer both")
+        pair = query[one], query[other]
+        if pair[0] != pair[1]:
+            found.setdefault(frozenset(pair), pair)
+    return tuple(found.values())
+
+
+# Universal optimality ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Universal(Generic[X]):
+    """Whether one mechanism is the best for all analysts whose gain falls with distance, and why.
+
+    On a path it is the truncated geometric mechanism, in this order of the secrets. Elsewhere there are two
+    beliefs for which different mechanisms are the best: what each of these gains under both beliefs, after
+    the best remap, is in `gains`: of the first mechanism under the first and the second belief, and so on.
+    """
+
+    order: tuple[X, ...] | None
+    why: str
+    beliefs: tuple[Finite[X], ...] = ()
+    gains: tuple[tuple[float, float], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.order is not None
+
+
+def universal(
+    secrets: Iterable[X], neighbours: Neighbours[X], *, epsilon: Fraction = Fraction(1)
+) -> Universal[X]:
+    """Is there a mechanism that is the best for everybody? Only if the neighbours form a path.
+
+    >>> print(universal(range(4), path(range(4))).why)
+    the answers form a path, so the truncated geometric mechanism is the best for every belief and every gain that falls with distance
+    >>> ring = universal(range(3), [(0, 1), (1, 2), (2, 0)])
+    >>> [[round(each, 4) for each in row] for row in ring.gains]
+    [[0.5761, 0.6821], [0.4874, 0.7311]]
+    """  # noqa: E501  # a doctest cannot be broken
+    outcomes = tuple(dict.fromkeys(secrets))
+    space = _space(outcomes, tuple(neighbours), None)
+    order = space.line()
+    if order is not None:
+        told = (
+            "the answers form a path, so the truncated geometric mechanism is the best for every belief and "
+            "every gain that falls with distance"
+        )
+        return Universal(order, told)
+    one, other = space.pairs[0][:2]
+    beliefs = uniform(outcomes), _on((outcomes[one], outcomes[other]), outcomes)
+    gain = identity(outcomes)
+    asked = price("epsilon", epsilon)
+    best = [_by_program(belief, gain, asked, space) for belief in beliefs]
+    gains = tuple(
+        (float(_gained(each.table, beliefs[0], gain)), float(_gained(each.table, beliefs[1], gain)))
+        for each in best
+    )
+    why = "the answers form no path, so for different beliefs different mechanisms are the best"
+    return Universal(None, why, beliefs, gains)
+
+
+def _on(some: tuple[X, ...], outcomes: tuple[X, ...]) -> Finite[X]:
+    return Finite(outcomes, tuple(Fraction(int(x in some), len(some)) for x in outcomes))
+
+
+# Spaces --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Space(Generic[X]):
+    """Secrets, the pairs that say all (by index, with their distance), and all distances."""
+
+    secrets: tuple[X, ...]
+    pairs: tuple[tuple[int, int, Fraction], ...]
+    distances: NDArray[np.float64]
+
+    def line(self) -> tuple[X, ...] | None:
+        """The secrets in order, if each is at distance 1 from the next and that says all."""
+        if any(distance != 1 for *_, distance in self.pairs) or len(self.pairs) != len(self.secrets) - 1:
+            return None
+        beside: dict[int, list[int]] = {i: [] for i in range(len(self.secrets))}
+        for i, j, _ in self.pairs:
+            beside[i].append(j)
+            beside[j].append(i)
+        if any(len(each) > 2 for each in beside.values()):
+            return None
+        at, before, found = min(i for i, each in beside.items() if len(each) < 2), -1, []
+        while at >= 0:
+            found.append(self.secrets[at])
+            before, at = at, next((j for j in beside[at] if j != before), -1)
+        return tuple(found)
+
+
+def _space(
+    outcomes: tuple[X, ...],
+    neighbours: Neighbours[X] | None,
+    metric: Callable[[X, X], Fraction | int] | None,
+) -> _Space[X]:
+    if neighbours is not None and metric is not None:
+        raise InvalidParameter("metric", "beside neighbours", "give one of the two")
+    index = {x: i for i, x in enumerate(outcomes)}
+    size = len(outcomes)
+    edges: dict[tuple[int, int], Fraction] = {}
+    if metric is not None:
+        for i, x in enumerate(outcomes):
+            for j in range(i):
+                there, back = Fraction(metric(x, outcomes[j])), Fraction(metric(outcomes[j], x))
+                if there != back or there < 0:
+                    told = f"{there} from {x} to {outcomes[j]}, {back} back"
+                    raise InvalidParameter("metric", told, "a distance is at least 0, and the same both ways")
+                edges[j, i] = there
+    elif neighbours is None:
+        edges = {(j, i): Fraction(1) for i in range(size) for j in range(i)}
+    else:
+        for x, other in neighbours:
+            if x not in index or other not in index:
+                raise InvalidParameter("neighbours", (x, other), "both must be secrets of the prior")
+            if x != other:
+                edges[min(index[x], index[other]), max(index[x], index[other])] = Fraction(1)
+    distances = np.full((size, size), np.inf)
+    np.fill_diagonal(distances, 0.0)
+    for (i, j), length in edges.items():
+        distances[i, j] = distances[j, i] = min(distances[i, j], float(length))
+    for k in range(size):
+        distances = np.minimum(distances, distances[:, k, None] + distances[None, k, :])
+    if np.isinf(distances).any():
+        apart = int(np.flatnonzero(np.isinf(distances[0]))[0])
+        told = f"nothing connects {outcomes[0]} and {outcomes[apart]}"
+        raise InvalidParameter(
+            "neighbours", told, "the parts may be told apart for nothing: treat each alone"
+        )
+    kept = []
+    for (i, j), length in edges.items():  # what a way over a third secret implies need not be said
+        over = np.delete(distances[i] + distances[:, j], [i, j])
+        if not len(over) or float(over.min()) > float(length) * (1 + 1e-12):
+            kept.append((i, j, length))
+    return _Space(outcomes, tuple(kept), distances)
+
+
+def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
+    """Whether guesses are secrets, and a guess that is farther off is never worth more."""
+    if set(gain.guesses) != set(order):
+        return False
+    for i, x in enumerate(order):
+        worths = [gain.of(w, x) for w in order]  # type: ignore[arg-type]  # guesses are secrets
+        if any(a < b for a, b in itertools.pairwise(worths[i:])):
+            return False
+        if any(a > b for a, b in itertools.pairwise(worths[: i + 1])):
+            return False
+    return True
+
+
+# Both ways -----------------------------------------------------------------------------------------------
+
+
+def _closed(
+    belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, order: tuple[X, ...]
+) -> Optimal[X, Hashable]:
+    ratio = numbers.round_up(numbers.exp(-epsilon).high, 64)  # a larger one is more private
+    stairs = Table.geometric(ratio=ratio, size=len(order))
+    table: Table[X, Hashable] = Table(rows=stairs.rows, secrets=order, outputs=order)
+    found = _checked(table, path(order), None, epsilon)
+    if found is None:
+        raise AssertionError("the ratio was rounded to the safe side")
+    gained = float(_gained(table, belief, gain))
+    return Optimal(table, gained, gained, found, "closed form")
+
+
+def _by_program(
+    belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, space: _Space[X]
+) -> Optimal[X, Hashable]:
+    size, guesses = len(space.secrets), len(gain.guesses)
+    if max(size, guesses) > MANY:
+        raise InvalidParameter(
+            "prior", f"{size} secrets", f"a program is solved for up to {MANY}; group them"
+        )
+    worth = np.array([[float(gain.of(w, x)) for w in gain.guesses] for x in space.secrets])
+    chances = np.array([float(mass) for mass in belief.masses])
+    bound = _solved(worth, chances, float(epsilon), space)[1]
+    for slack in SLACKS:
+        less = float(epsilon * (1 - slack))
+        point, _ = _solved(worth, chances, less, space)
+        table = _private(point, less, space, gain.guesses)
+        known = _checked(table, None, space, epsilon)
+        if known is not None:
+            gained = float(_gained(table, belief, gain))
+            return Optimal(table, gained, bound, known, "linear program")
+    told = "the solver's tables do not keep it"
+    raise InvalidParameter("epsilon", told, "nothing was returned; try one that is less extreme")
+
+
+def _solved(
+    worth: NDArray[np.float64], chances: NDArray[np.float64], epsilon: float, space: _Space[X]
+) -> tuple[NDArray[np.float64], float]:
+    size, guesses = worth.shape
+    program = Program((worth * chances[:, None]).reshape(-1))
+    for i in range(size):
+        program.row([i * guesses + w for w in range(guesses)], [1.0] * guesses, low=1, high=1)
+    for i, j, distance in space.pairs:
+        factor = math.exp(min(epsilon * float(distance), 700.0))
+        for one, other in ((i, j), (j, i)):
+            for w in range(guesses):
+                # divided by the factor, so that no coefficient is large
+                indices = [one * guesses + w, other * guesses + w]
+                program.row(indices, [1 / factor, -1.0], low=-math.inf, high=0)
+    point, value = program.solve("epsilon")
+    return point.reshape(size, guesses), value
+
+
+def _private(
+    point: NDArray[np.float64], epsilon: float, space: _Space[X], guesses: tuple[W, ...]
+) -> Table[X, Hashable]:
+    """The envelope of every column, as fractions whose rows add up to exactly 1.
+
+    In logarithms: the least function above all log p(x') - epsilon d(x, x') falls by at most epsilon d.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(point, 0.0))
+    envelope = np.max(logs[None, :, :] - epsilon * space.distances[:, :, None], axis=1)
+    used = [j for j in range(point.shape[1]) if np.isfinite(envelope[0, j])]
+    rows = []
+    for i in range(point.shape[0]):
+        entries = [_exp(float(envelope[i, j])) for j in used]
+        whole = sum(entries, Fraction(0))
+        rows.append(tuple(entry / whole for entry in entries))
+    return Table(rows=tuple(rows), secrets=space.secrets, outputs=tuple(guesses[j] for j in used))
+
+
+def _exp(log: float) -> Fraction:
+    """e^log as a fraction, to the precision of a float however small it is."""
+    twos = math.floor(log / math.log(2))
+    return Fraction(math.exp(log - twos * math.log(2))) * Fraction(2) ** twos
+
+
+def _checked(
+    table: Table[X, Hashable], neighbours: Neighbours[X] | None, space: _Space[X] | None, epsilon: Fraction
+) -> Fraction | None:
+    """The table's own epsilon, computed from its fractions and rounded up; None if it is above the asked."""
+    if space is None:
+        assert neighbours is not None
+        found = table.worst(neighbours).epsilon
+        return found if found is not None and found <= epsilon else None
+    worst = Fraction(0)
+    for i, j, distance in space.pairs:
+        each = table.worst([(space.secrets[i], space.secrets[j])]).epsilon
+        if each is None or (distance == 0 and each > 0):
+            return None
+        worst = max(worst, each / distance if distance else Fraction(0))
+    return worst if worst <= epsilon else None
+
+
+def _gained(table: Table[X, Hashable], belief: Finite[X], gain: Gain[W, X]) -> float:
+    """The utility with the best remap, in floats: for reading."""
+    chances = dict(zip(belief.outcomes, belief.masses, strict=True))
+    rows = np.array([[float(p) for p in row] for row in table.rows])
+    weights = np.array([float(chances.get(x, Fraction(0))) for x in table.secrets])
+    worth = np.array([[float(gain.of(w, x)) for x in table.secrets] for w in gain.guesses])
+    return float((worth @ (weights[:, None] * rows)).max(axis=0).sum())
