@@ -57,7 +57,7 @@ def responses(epsilon: Fraction, size: int) -> Table[int, int]:
     return Table(rows=tuple(tuple(keep if x == y else other for y in range(size)) for x in range(size)))
 
 
-# The textbook ----------------------------------------------------------------------------------------------
+# The textbook ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_sums_form_a_path_only_under_a_metric_of_their_own() -> None:
     assert universal(range(3), induced(counted, pairs))
 
 
-# What is returned is private ---------------------------------------------------------------------------------
+# What is returned is private ------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -237,7 +237,7 @@ def test_under_a_metric_every_pair_keeps_to_its_distance() -> None:
     assert found <= Fraction(1, 4)
 
 
-# Noise on many answers -----------------------------------------------------------------------------------------
+# Noise on many answers ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gain", ["identity", "nearness"])
@@ -278,7 +278,7 @@ def test_a_hundred_thousand_answers_take_no_matrix() -> None:
     assert read.remap[50_000] == 50_000
 
 
-# Leakage -----------------------------------------------------------------------------------------------------
+# Leakage ------------------------------------------------------------
 
 
 def test_capacities_bound_every_leakage() -> None:
@@ -326,7 +326,7 @@ def test_what_is_refined_leaks_no_more() -> None:
         refined(two, fine)
 
 
-# Bad input ---------------------------------------------------------------------------------------------------
+# Bad input ------------------------------------------------------------
 
 
 def test_bad_input_is_named_with_the_fix() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 X = TypeVar("X", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
 W = TypeVar("W", bound=Hashable)
+D = TypeVar("D", bound=Hashable)
 Score = Callable[[W, X], Fraction | int]
 TAIL = Fraction(1, 10**15)  # of a noise, that is left out when it is summed in floats
 
@@ -139,9 +140,9 @@ class Gain(Generic[W, X]):
         }
         return cls(tuple(guesses), lambda w, x: table[w, x], "a matrix")
 
-    def about(self, query: Mapping[X, Hashable]) -> Gain[W, Hashable]:
+    def about(self, query: Mapping[D, X]) -> Gain[W, D]:
         """The same gain where the secrets are databases and the guess is about the answer of a query."""
-        return Gain(self.guesses, lambda w, x: self.score(w, query[x]), self.name)  # type: ignore[index, arg-type]
+        return Gain(self.guesses, lambda w, database: self.score(w, query[database]), self.name)
 
 
 def identity(secrets: Iterable[X]) -> Gain[X, X]:
