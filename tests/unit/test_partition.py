@@ -6,9 +6,11 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
+from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
@@ -120,6 +122,33 @@ def test_a_group_is_drawn_with_exactly_its_chance() -> None:
             coins = Fixed(number)
             assert law.draw(coins) == (shown,)
             assert coins.asked == [WHOLE]
+
+
+class Staged(Coins):
+    """The words and the bits that a test wants."""
+
+    def __init__(self, words: list[int], bits: int) -> None:
+        self._words, self._bits = words, bits
+
+    def bits(self, count: int) -> int:
+        assert count == 128
+        return self._bits
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        assert count == len(self._words)
+        return np.array(self._words, dtype=np.uint64)
+
+
+def test_many_groups_are_drawn_with_exactly_their_chances() -> None:
+    """All first words around that of the chance, and the rest where the first words are the same."""
+    rule = Partition(epsilon=Fraction(1), delta=Fraction(1, 1000))
+    chance = int(rule.chance(5) * (1 << 192))
+    first, rest = divmod(chance, 1 << 128)
+    counts = (5,) * 200 + (0, 10**9)
+    law = rule.law(counts)
+    for bits, tied in ((rest - 1, 1), (rest, 0)):
+        coins = Staged([first - 1, first, first + 1, 0, (1 << 64) - 1] * 40, bits)
+        assert law.draw(coins) == (1, tied, 0, 1, 0) * 40 + (0, 1)
 
 
 def test_what_is_certain_takes_no_coin_and_groups_are_drawn_one_by_one() -> None:

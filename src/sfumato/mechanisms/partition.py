@@ -18,13 +18,14 @@ from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms.arguments import price, rational, set_fields, whole_vector
 from sfumato.mechanisms.distance import Bound, Distance
-from sfumato.mechanisms.mechanism import ForIntegers, Law, Mechanism, Vector, log_above_zero
+from sfumato.mechanisms.mechanism import BULK_PAYS, ForIntegers, Law, Mechanism, Vector, log_above_zero
 
 if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
 
 BITS = 192  # probabilities are whole multiples of 2^-192, rounded down
+REST = BITS - 64
 LONGEST = 1 << 17  # counts by which every group must be shown
 
 
@@ -36,11 +37,17 @@ class Shown(Law[Vector]):
 
     def draw(self, coins: Coins) -> Vector:
         whole = 1 << BITS
-        # most groups are too small or large enough for any doubt
-        return tuple(
-            int(chance > 0) if chance in (0, whole) else int(coins.chance(chance, whole))
-            for chance in self.chances
-        )
+        shown = [int(chance == whole) for chance in self.chances]  # most groups leave no doubt
+        unsure = [(i, chance) for i, chance in enumerate(self.chances) if 0 < chance < whole]
+        if len(unsure) < BULK_PAYS:
+            for i, chance in unsure:
+                shown[i] = int(coins.chance(chance, whole))
+            return tuple(shown)
+        words = coins.words(len(unsure)).tolist()  # the first bits nearly always decide
+        for (i, chance), word in zip(unsure, words, strict=True):
+            first, rest = chance >> REST, chance & ((1 << REST) - 1)
+            shown[i] = int(word < first or (word == first and coins.bits(REST) < rest))
+        return tuple(shown)
 
     def log_mass(self, y: Vector) -> Interval:
         total = numbers.log(1)
