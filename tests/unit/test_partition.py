@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
-from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Distance, Distances, Partition, Step
 from sfumato.mechanisms.partition import BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WHOLE = 1 << BITS
 TINY = Fraction(1, 1 << 150)
