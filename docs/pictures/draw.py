@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sfumato.mechanisms as dp
 from sfumato.attacks.audit import bound
@@ -22,6 +22,9 @@ from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
 from sfumato.mechanisms import dependent, meaning
+from sfumato.utility import gain as gains
+from sfumato.utility.leakage import vulnerability
+from sfumato.utility.optimal import optimal, path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -512,11 +515,58 @@ def auditing() -> str:
     )
 
 
+def utility() -> str:
+    """The mechanisms of examples/how_good_can_it_be.py."""
+    size, half, epsilon = 11, Fraction(1, 2), numbers.log(2).low
+    answers, belief = range(size), gains.uniform(range(size))
+    right, near = gains.identity(answers), gains.nearness(answers)
+    programs = [
+        optimal(belief, each, epsilon=epsilon, neighbours=path(answers), program=True).table
+        for each in (right, near)
+    ]
+    root = numbers.round_up(numbers.sqrt(half).high, 64)
+    tables: list[tuple[str, dp.Table[int, Any], str]] = [
+        ("truncated geometric", dp.Table.geometric(ratio=half, size=size), BLUE),
+        ("program, to be right", programs[0], BLUE),
+        ("program, to be near", programs[1], BLUE),
+        ("exponential", dp.Table.renormalised(ratio=root, size=size), SKY),
+        (
+            "randomized response",
+            dp.Table.of(answers, lambda x: {y: Fraction(1 + (x == y), size + 1) for y in answers}),
+            GOLD,
+        ),
+    ]
+    left, wide = Panel((176, 106, 230, 1), (0, 0.45), (0, 1)), Panel((450, 106, 230, 1), (0, 3.2), (0, 1))
+    parts = []
+    for panel, wanted, name in (
+        (left, right, "Chance to be right: more is better"),
+        (wide, near, "Mean distance: less is better"),
+    ):
+        start = panel.place[0]
+        parts += [bold((start, 72), name)]
+        for i, (_, table, colour) in enumerate(tables):
+            value = abs(float(gains.utility(table, belief, wanted)))
+            end, top = panel.at(value, 0)[0], 90 + 42 * i
+            parts += [box(start, top, end - start, 28, colour)]
+            parts += [label((end + 6, top + 19), f"{value:.3f}", INK, "start", 12)]
+        value = abs(float(vulnerability(belief, wanted)))
+        at = panel.at(value, 0)[0]
+        parts += [line([(start, 84), (start, 296)]), line([(at, 84), (at, 300)], BROWN, 2, "4 3")]
+        parts += [label((min(at, 628), 316), f"nothing released: {value:.3f}", BROWN, size=12)]
+    parts += [label((166, 109 + 42 * i), name, INK, "end") for i, (name, *_) in enumerate(tables)]
+    caption = (
+        "A count from 0 to 10 at epsilon ln 2, all equally likely; every output is read as well as can be."
+    )
+    return svg(
+        364, "At one epsilon mechanisms differ in use, and geometric noise is the best.", caption, *parts
+    )
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
     drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation, composition, stopping]
-    drawn += [auditing]
+    drawn += [auditing, utility]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

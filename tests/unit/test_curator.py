@@ -21,10 +21,12 @@ import sfumato as sf
 from sfumato.budget import Share
 from sfumato.budget.composition import zcdp
 from sfumato.curator.calibrate import calibrate
+from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Additive, Distance, Distances, Geometric, Guarantee, Private, Step
 from sfumato.queries.plan import Moments
 from sfumato.sources.duckdb import DuckDB
+from sfumato.utility.gain import identity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -901,3 +903,45 @@ def test_a_batch_takes_the_delta_that_its_private_groups_need(tmp_path: Path) ->
     assert db.batch(asked).release().cost.amount == 0  # asked before
     with pytest.raises(sf.InvalidParameter, match="private groups among the questions take"):
         db.batch(asked, delta="1e-9")
+
+
+# What to make of a release ------------------------------------------------------------------------------
+
+
+def test_explain_says_where_no_mechanism_is_better(tmp_path: Path) -> None:
+    rows: list[Row] = [(1, 30, 1.0, 1.0, 1, 1, "A", 1, None, None, True, "x")]
+    by_row = opened(tmp_path / "row", rows, "row")
+    told = repr(by_row.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=1).explain())
+    assert "no mechanism of this price is better for anybody" in " ".join(told.split())
+    by_person = opened(tmp_path / "person", rows)
+    people = repr(by_person.sql("SELECT COUNT(DISTINCT pid) FROM visits", epsilon=1).explain())
+    assert "is better for anybody" in " ".join(people.split())
+    for sql in ("SELECT COUNT(*) FROM visits", "SELECT SUM(age) FROM visits"):  # a person moves it further
+        assert "better for anybody" not in " ".join(repr(by_person.sql(sql, epsilon=1).explain()).split())
+
+
+def test_whoever_states_a_belief_and_a_gain_gets_the_best_guess_for_free(tmp_path: Path) -> None:
+    rows: list[Row] = [(i, 30, 1.0, 1.0, 1, 1, "AB"[i % 2], 1, None, None, True, "x") for i in range(20)]
+    db = opened(tmp_path, rows, "row")
+    release = db.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", epsilon=1).release()
+    spent = db.ledger.spent
+    sure = release.guesses("n", {n: 10**9 if n == 10 else 1 for n in range(21)})
+    assert [row["guess"] for row in sure] == [10] * len(sure)
+    assert {row["ward"] for row in sure} == {row["ward"] for row in release.rows()}
+    flat = release.guesses("n", dict.fromkeys(range(21), 1), identity(range(21)))
+    for row in flat:
+        assert row["guess"] == min(max(row["n"], 0), 20)  # with no belief the output itself, within the range
+        assert 0 < row["gain"] < 1
+    assert db.ledger.spent == spent
+    with pytest.raises(InvalidParameter, match="name one of: ward, n"):
+        release.guesses("m", {1: 1})
+    with pytest.raises(InvalidParameter, match="a count with noise of its own"):
+        release.guesses("ward", {1: 1})
+
+
+def test_a_count_in_parts_of_a_row_can_be_guessed_too(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        (i, 30, 1.0, 1.0, 1, 1, "A", 1, None, None, True, "x") for i in range(5) for _ in range(9)
+    ]
+    release = opened(tmp_path, rows).sql("SELECT COUNT(*) AS n FROM visits", epsilon=100).release()
+    assert release.guesses("n", dict.fromkeys(range(60), 1))[0]["guess"] == 20  # five people, four rows each

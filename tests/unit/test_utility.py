@@ -146,14 +146,10 @@ def beliefs(n: int) -> list[Finite[int]]:
 @pytest.mark.parametrize("n", [5, 10])
 def test_d17_on_a_path_the_closed_form_is_what_the_program_finds(n: int, name: str) -> None:
     gain = GAINS[name](n)
-    everything: Gain[int, int] = Gain(
-        tuple(range(-1, n)), lambda w, x: gain.of(w, x) if w >= 0 else Fraction(-(10**6))
-    )
     for epsilon in (LN2, Fraction(1, 2)):
         for belief in beliefs(n):
             closed = optimal(belief, gain, epsilon=epsilon, neighbours=path(range(n)))
-            # a guess that nobody makes keeps the closed form away
-            solved = optimal(belief, everything, epsilon=epsilon, neighbours=path(range(n)))
+            solved = optimal(belief, gain, epsilon=epsilon, neighbours=path(range(n)), program=True)
             assert (closed.how, solved.how) == ("closed form", "linear program")
             assert closed.utility == pytest.approx(solved.bound, abs=1e-8 * max(1, abs(closed.utility)))
             assert solved.utility <= solved.bound + 1e-9
@@ -179,6 +175,35 @@ def test_d18_where_answers_form_no_path_nothing_is_the_best_for_everybody() -> N
     halves = stairs(Fraction(1, 2), 3)
     assert float(utility(halves, uniform(range(3)), identity(range(3)))) == pytest.approx(0.49661, abs=5e-6)
     assert halves.worst(ring).epsilon is not None
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
+@pytest.mark.parametrize(
+    ("size", "edges"),
+    [
+        (3, [(0, 1), (1, 2), (0, 2)]),
+        (4, [(0, 1), (1, 2), (2, 3), (3, 0)]),
+        (5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]),
+        (4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]),
+    ],
+)
+def test_a_counterexample_is_one_or_none_is_claimed(
+    size: int, edges: list[tuple[int, int]], epsilon: Fraction
+) -> None:
+    found = universal(range(size), edges, epsilon=epsilon)
+    assert not found
+    if found.gains:
+        (a, b), (c, d) = found.gains
+        assert b < d
+        assert c < a
+    else:
+        assert "no two needed different ones" in found.why
+
+
+def test_a_gain_that_leans_to_one_side_is_left_to_the_program() -> None:
+    leaning: Gain[int, int] = Gain(tuple(range(5)), lambda w, x: -(w - x) if w >= x else -3 * (x - w))
+    best = optimal(uniform(range(5)), leaning, epsilon=Fraction(1), neighbours=path(range(5)))
+    assert best.how == "linear program"
 
 
 def test_sums_form_a_path_only_under_a_metric_of_their_own() -> None:
@@ -301,6 +326,9 @@ def test_epsilon_bounds_the_capacity_and_randomized_response_attains_it() -> Non
             most = most_leaked(epsilon=epsilon, size=size)
             assert float(min_capacity(responses(epsilon, size))) == pytest.approx(float(most), rel=1e-12)
             assert min_capacity(stairs(epsilon / (size - 1), size)) <= most
+            assert min_capacity(stairs(epsilon, size)) <= most_leaked(
+                epsilon=epsilon, size=size, diameter=size - 1
+            )
 
 
 def test_the_capacity_of_a_binary_channel_is_the_known_one() -> None:

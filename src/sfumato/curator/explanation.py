@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator import show
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
-from sfumato.mechanisms import Additive, Partition, Quantiles
+from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import Chosen, Expression, Function, Mean, Spread
 from sfumato.queries.sensitivity import one_of
@@ -77,6 +77,7 @@ class Explanation:
                     "noise": _noise(step, measure),
                     **_cost(step),
                     "because": list(derivation.because),
+                    "optimal": best_for(step, measure),
                 }
                 for measure, step, derivation in zip(
                     self.plan.measures, self.query.steps, self.derivations, strict=True
@@ -107,6 +108,7 @@ class Explanation:
             lines += show.paragraphs(measure["because"], indent=4)
             cost = next(f"{name} {measure[name]}" for name in ("epsilon", "rho") if name in measure)
             lines += [f"    {measure['noise']}, {cost}"]
+            lines += show.paragraphs([measure["optimal"]] if measure["optimal"] else [], indent=4)
         lines += ["", *show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
 
@@ -162,6 +164,23 @@ def _cost(step: Step[Private]) -> dict[str, str]:
     if bound.epsilon is not None:
         return {"epsilon": decimal(bound.epsilon), **delta}
     return {"rho": decimal(bound.rho or Fraction(0))}
+
+
+def best_for(step: Step[Private], measure: Measure) -> str:
+    """For whom no mechanism of this price is better, if that is proved; else nothing.
+
+    A number that one unit moves by at most one step is a path of answers: there the geometric mechanism is
+    the best for everybody (`sfumato.utility.optimal.universal`). Where a unit moves it further, answers form
+    no path, and different analysts have different best mechanisms.
+    """
+    distance = step.distances.presence
+    if isinstance(step.mechanism, Geometric) and distance.l1 == 1 and one_of(measure) == 1:
+        return (
+            "no mechanism of this price is better for anybody: one unit moves the number by one step at "
+            "most, so geometric noise is optimal for every belief and every gain that falls with distance, "
+            "after the best remap (release.guesses)"
+        )
+    return ""
 
 
 def _noise(step: Step[Private], measure: Measure) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator import show
 from sfumato.curator.intervals import Errors
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Finite
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import (
     Chosen,
@@ -29,12 +30,14 @@ from sfumato.queries.plan import (
     Selected,
     Spread,
     Sum,
+    Weighted,
 )
 from sfumato.queries.relations import joins_of
 from sfumato.queries.words import spoken
+from sfumato.utility.gain import guess, nearness, weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pandas
     import polars
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp, Measure
     from sfumato.queries.policy import Kind, Value
+    from sfumato.utility.gain import Gain
 
 TINY = 1e-200  # a narrower interval counts as a point
 SHARP = 1e-12  # or one that is no wider than this part of its number: floats know no better
@@ -109,6 +113,41 @@ class Release:
         columns = {output.name: column(output.expression) for output in self.plan.outputs}
         shown = self._shown(errors, groups, vectors)
         return [{name: cell(g) for name, cell in columns.items()} for g in shown]
+
+    def guesses(
+        self,
+        column: str,
+        belief: Finite[int] | Mapping[int, Fraction | int],
+        gain: Gain[int, int] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The best guess about a count for whoever believes this and wants that. Free: post-processing.
+
+        `belief` are the possible counts of a group and their probabilities, or weights in their proportion;
+        without a gain, the guess is the one that is nearest on average. Each row has the keys, the released
+        value, the guess, and what it is expected to gain.
+        """
+        output = next((each for each in self.plan.outputs if each.name == column), None)
+        known = ", ".join(each.name for each in self.plan.outputs)
+        if output is None:
+            raise InvalidParameter("column", column, f"name one of: {known}")
+        expression = output.expression
+        terms = expression.terms if isinstance(expression, Weighted) else ()
+        noise = Errors.of(self.plan, self.query).noises[terms[0][1].measure] if len(terms) == 1 else None
+        if len(terms) != 1 or noise is None or (1 / terms[0][0]).denominator != 1 or self.plan.sets:
+            told = "take a column that is a count with noise of its own, such as COUNT(*) asked by itself"
+            raise InvalidParameter("column", column, told)
+        ((weight, released),) = terms
+        before = belief if isinstance(belief, Finite) else weighted(belief)
+        wanted = gain or nearness(before.outcomes)
+        step = int(1 / weight)
+        rows: list[dict[str, Any]] = []
+        for group, vector in zip(self._groups(), self._vectors(), strict=True):
+            seen = vector[released.measure][released.place]
+            found = guess(noise, seen, before, wanted, step=step)
+            names = [spoken(key.expression) for key in self.plan.keys]
+            keys = dict(zip(names, group, strict=True))
+            rows.append({**keys, column: seen / step, "guess": found.value, "gain": found.gain})
+        return rows
 
     def _groups(self) -> tuple[tuple[Value, ...], ...]:
         """The groups of the release: the declared ones, or those that were chosen to be shown."""

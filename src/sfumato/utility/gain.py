@@ -242,6 +242,43 @@ def _believed(table: Table[X, Y], belief: Finite[X]) -> list[tuple[X, Fraction, 
     return [(x, mass, rows[x]) for x, mass in zip(belief.outcomes, belief.masses, strict=True)]
 
 
+# Of one output ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Guess(Generic[W]):
+    """The best guess for one output, what it is expected to gain, and what is believed after it."""
+
+    value: W
+    gain: float
+    after: dict[int, float]
+
+
+def guess(noise: Line, seen: int, belief: Finite[int], gain: Gain[W, int], *, step: int = 1) -> Guess[W]:
+    """What to make of a number with additive noise: post-processing, so it costs nothing.
+
+    `seen` was released for an answer x as x * step + noise. In floats: no guarantee depends on it.
+
+    >>> from sfumato.mechanisms import DiscreteLaplace
+    >>> few = weighted({n: 1 for n in range(5)})
+    >>> told = guess(DiscreteLaplace(scale=Fraction(2)), -3, few, nearness(range(5)))
+    >>> told.value, round(told.gain, 3)
+    (1, -0.952)
+    """
+    pairs = [(x, mass) for x, mass in zip(belief.outcomes, belief.masses, strict=True) if mass]
+    logs = [math.log(mass) + float(noise.log_mass(seen - x * step).high) for x, mass in pairs]
+    most = max(logs)
+    weights = [math.exp(log - most) for log in logs]
+    after = {x: weight / sum(weights) for (x, _), weight in zip(pairs, weights, strict=True)}
+    best: tuple[W, float] | None = None
+    for w in gain.guesses:
+        worth = sum(chance * float(gain.of(w, x)) for x, chance in after.items())
+        if best is None or worth > best[1]:
+            best = w, worth
+    assert best is not None
+    return Guess(*best, after)
+
+
 # Of additive noise, without its matrix ----------------------------------------------------------------------
 
 

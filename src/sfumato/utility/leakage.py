@@ -22,7 +22,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.mechanisms import Finite, Table
-from sfumato.mechanisms.arguments import price, whole
+from sfumato.mechanisms.arguments import price, rational, whole
 from sfumato.utility.gain import Gain, utility
 from sfumato.utility.programs import Program
 
@@ -92,18 +92,20 @@ def min_capacity(table: Table[X, Y]) -> Fraction:
     return sum((max(column) for column in zip(*table.rows, strict=True)), Fraction(0))
 
 
-def most_leaked(*, epsilon: Fraction, size: int) -> Fraction:
-    """What `min_capacity` is at most under epsilon between any two of `size` secrets, rounded up.
+def most_leaked(*, epsilon: Fraction, size: int, diameter: Fraction | int = 1) -> Fraction:
+    """What `min_capacity` is at most under epsilon between neighbours, for `size` secrets; rounded up.
 
-    Proof: let m be the largest entry of a column. The others are at least m e^-epsilon, so the column adds up
-    to at least m (1 + (size - 1) e^-epsilon). All columns add up to `size`. Hence the sum of all m is at most
-    size e^epsilon / (size - 1 + e^epsilon), which randomized response attains.
+    `diameter` is how many neighbours apart two secrets can be; times epsilon it is what any two keep to.
+    Proof, with e for that: let m be the largest entry of a column. The others are at least m exp(-e), so the
+    column adds up to at least m (1 + (size - 1) exp(-e)). All columns add up to `size`. Hence the sum of all
+    m is at most size exp(e) / (size - 1 + exp(e)), which randomized response attains.
 
     >>> float(most_leaked(epsilon=Fraction(1), size=2))  # doctest: +ELLIPSIS
     1.46211715726...
     """
     count = whole("size", size, least=1)
-    grown = numbers.exp(-price("epsilon", epsilon, zero=True)).low  # a smaller one makes the bound larger
+    apart = price("epsilon", epsilon, zero=True) * rational("diameter", diameter)
+    grown = numbers.exp(-apart).low  # a smaller one makes the bound larger
     return numbers.round_up(count / (1 + (count - 1) * grown), 64)
 
 
@@ -140,7 +142,8 @@ def capacity(table: Table[X, Y], *, within: float = 1e-6) -> Capacity[X]:
     chances = np.full(len(rows), 1 / len(rows))
     for _ in range(ROUNDS):
         gaps = _divergences(rows, chances @ rows)
-        low, high = float(np.log2(chances @ np.exp2(gaps))), float(gaps.max())
+        low = max(float(np.log2(chances @ np.exp2(gaps))), 0.0)
+        high = max(float(gaps.max()), low)
         if high - low <= within:
             pairs = zip(table.secrets, chances.tolist(), strict=True)
             return Capacity(low, high, tuple(pairs))

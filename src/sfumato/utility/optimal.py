@@ -9,15 +9,15 @@ from these fractions with logarithms rounded up. A table that does not keep what
 returned.
 
 Where the answers form a path and the gain falls with distance, the truncated geometric mechanism with the
-best remap is optimal, for every belief at once (Ghosh, Roughgarden and Sundararajan, 2009); nowhere but on
-paths is there such a mechanism (Brenner and Nissim, 2010).
+best remap is optimal, for every belief at once (Ghosh, Roughgarden and Sundararajan, 2009); beyond paths
+there is in essence no such mechanism (Brenner and Nissim, 2010).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
@@ -40,6 +40,7 @@ W = TypeVar("W", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
 Neighbours = Iterable[tuple[X, X]]
 SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts of epsilon kept for rounding
+TRIED, SEEN = 30, 1e-6  # beliefs that are tried for a counterexample, and by how much it must show
 MANY = 400  # secrets or guesses, beyond which no program is started
 
 
@@ -68,11 +69,13 @@ def optimal(
     epsilon: Fraction,
     neighbours: Neighbours[X] | None = None,
     metric: Callable[[X, X], Fraction | int] | None = None,
+    program: bool = False,
 ) -> Optimal[X, Hashable]:
     """The mechanism in which this analyst gains most, among all with this epsilon between neighbours.
 
     Without `neighbours` all pairs are neighbours. With a `metric` the factor between two secrets is
-    exp(epsilon metric): d-privacy.
+    exp(epsilon metric): d-privacy. With `program` the linear program is solved even where a closed form is
+    known.
 
     >>> from sfumato.utility.gain import nearness
     >>> ages = range(6)
@@ -83,8 +86,8 @@ def optimal(
     asked = price("epsilon", epsilon)
     space = _space(belief.outcomes, neighbours, metric)
     order = space.line()
-    if order is not None and _falls(gain, order):
-        return _closed(belief, gain, asked, order)
+    if order is not None and not program and _falls(gain, order):
+        return _closed(belief, gain, asked, order, space)
     return _by_program(belief, gain, asked, space)
 
 
@@ -121,9 +124,9 @@ def induced(query: Mapping[X, Y], neighbours: Neighbours[X]) -> tuple[tuple[Y, Y
 class Universal(Generic[X]):
     """Whether one mechanism is the best for all analysts whose gain falls with distance, and why.
 
-    On a path it is the truncated geometric mechanism, in this order of the secrets. Elsewhere there are two
-    beliefs for which different mechanisms are the best: what each of these gains under both beliefs, after
-    the best remap, is in `gains`: of the first mechanism under the first and the second belief, and so on.
+    On a path it is the truncated geometric mechanism, in this order of the secrets. Elsewhere `beliefs` are
+    two for which different mechanisms were found to be the best, if any were: what the best for each gains
+    under both, after the best remap, is in `gains`, a row for each mechanism.
     """
 
     order: tuple[X, ...] | None
@@ -138,7 +141,8 @@ class Universal(Generic[X]):
 def universal(
     secrets: Iterable[X], neighbours: Neighbours[X], *, epsilon: Fraction = Fraction(1)
 ) -> Universal[X]:
-    """Is there a mechanism that is the best for everybody? Only if the neighbours form a path.
+    """Is there a mechanism that is the best for everybody? If the neighbours form a path; else look for two
+    beliefs, uniform over some of the secrets, that no one mechanism serves best.
 
     >>> print(universal(range(4), path(range(4))).why)
     the answers form a path, so the truncated geometric mechanism is the best for every belief and every gain that falls with distance
@@ -155,17 +159,32 @@ def universal(
             "every gain that falls with distance"
         )
         return Universal(order, told)
-    one, other = space.pairs[0][:2]
-    beliefs = uniform(outcomes), _on((outcomes[one], outcomes[other]), outcomes)
-    gain = identity(outcomes)
-    asked = price("epsilon", epsilon)
-    best = [_by_program(belief, gain, asked, space) for belief in beliefs]
-    gains = tuple(
-        (float(_gained(each.table, beliefs[0], gain)), float(_gained(each.table, beliefs[1], gain)))
-        for each in best
+    gain, asked = identity(outcomes), price("epsilon", epsilon)
+    best: list[tuple[Finite[X], Optimal[X, Hashable]]] = []
+    for belief in itertools.islice(_some_beliefs(outcomes), TRIED):
+        found = _by_program(belief, gain, asked, space)
+        for before, other in best:
+            gains = tuple(
+                (_gained(each.table, before, gain), _gained(each.table, belief, gain))
+                for each in (other, found)
+            )
+            if gains[0][1] < gains[1][1] - SEEN and gains[1][0] < gains[0][0] - SEEN:
+                why = "the answers form no path, and for these two beliefs different mechanisms are the best"
+                return Universal(None, why, (before, belief), gains)
+        best.append((belief, found))
+    why = (
+        "the answers form no path, and in essence only paths have a mechanism that is the best for "
+        "everybody; of the beliefs that were tried, no two needed different ones"
     )
-    why = "the answers form no path, so for different beliefs different mechanisms are the best"
-    return Universal(None, why, beliefs, gains)
+    return Universal(None, why)
+
+
+def _some_beliefs(outcomes: tuple[X, ...]) -> Iterator[Finite[X]]:
+    """Uniform over all secrets, over two, over three, and so on."""
+    yield uniform(outcomes)
+    for size in range(2, len(outcomes)):
+        for some in itertools.combinations(outcomes, size):
+            yield _on(some, outcomes)
 
 
 def _on(some: tuple[X, ...], outcomes: tuple[X, ...]) -> Finite[X]:
@@ -182,6 +201,8 @@ class _Space(Generic[X]):
     secrets: tuple[X, ...]
     pairs: tuple[tuple[int, int, Fraction], ...]
     distances: NDArray[np.float64]
+    neighbours: tuple[tuple[X, X], ...] | None  # as they were given; None for all pairs
+    metric: Callable[[X, X], Fraction | int] | None
 
     def line(self) -> tuple[X, ...] | None:
         """The secrets in order, if each is at distance 1 from the next and that says all."""
@@ -209,6 +230,7 @@ def _space(
         raise InvalidParameter("metric", "beside neighbours", "give one of the two")
     index = {x: i for i, x in enumerate(outcomes)}
     size = len(outcomes)
+    given = None if neighbours is None else tuple(neighbours)
     edges: dict[tuple[int, int], Fraction] = {}
     if metric is not None:
         for i, x in enumerate(outcomes):
@@ -218,10 +240,10 @@ def _space(
                     told = f"{there} from {x} to {outcomes[j]}, {back} back"
                     raise InvalidParameter("metric", told, "a distance is at least 0, and the same both ways")
                 edges[j, i] = there
-    elif neighbours is None:
+    elif given is None:
         edges = {(j, i): Fraction(1) for i in range(size) for j in range(i)}
     else:
-        for x, other in neighbours:
+        for x, other in given:
             if x not in index or other not in index:
                 raise InvalidParameter("neighbours", (x, other), "both must be secrets of the prior")
             if x != other:
@@ -243,18 +265,18 @@ def _space(
         over = np.delete(distances[i] + distances[:, j], [i, j])
         if not len(over) or float(over.min()) > float(length) * (1 + 1e-12):
             kept.append((i, j, length))
-    return _Space(outcomes, tuple(kept), distances)
+    return _Space(outcomes, tuple(kept), distances, given, metric)
 
 
 def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
-    """Whether guesses are secrets, and a guess that is farther off is never worth more."""
+    """Whether guesses are secrets, and the worth of one depends on how far it is off, and falls with that."""
     if set(gain.guesses) != set(order):
         return False
     for i, x in enumerate(order):
         worths = [gain.of(w, x) for w in order]  # type: ignore[arg-type]  # guesses are secrets
-        if any(a < b for a, b in itertools.pairwise(worths[i:])):
-            return False
-        if any(a > b for a, b in itertools.pairwise(worths[: i + 1])):
+        above, below = worths[i:], worths[i::-1]
+        longer, shorter = (above, below) if len(above) >= len(below) else (below, above)
+        if shorter != longer[: len(shorter)] or any(a < b for a, b in itertools.pairwise(longer)):
             return False
     return True
 
@@ -263,12 +285,12 @@ def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
 
 
 def _closed(
-    belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, order: tuple[X, ...]
+    belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, order: tuple[X, ...], space: _Space[X]
 ) -> Optimal[X, Hashable]:
     ratio = numbers.round_up(numbers.exp(-epsilon).high, 64)  # a larger one is more private
     stairs = Table.geometric(ratio=ratio, size=len(order))
     table: Table[X, Hashable] = Table(rows=stairs.rows, secrets=order, outputs=order)
-    found = _checked(table, path(order), None, epsilon)
+    found = _checked(table, space, epsilon)
     if found is None:
         raise AssertionError("the ratio was rounded to the safe side")
     gained = float(_gained(table, belief, gain))
@@ -290,7 +312,7 @@ def _by_program(
         less = float(epsilon * (1 - slack))
         point, _ = _solved(worth, chances, less, space)
         table = _private(point, less, space, gain.guesses)
-        known = _checked(table, None, space, epsilon)
+        known = _checked(table, space, epsilon)
         if known is not None:
             gained = float(_gained(table, belief, gain))
             return Optimal(table, gained, bound, known, "linear program")
@@ -341,21 +363,13 @@ def _exp(log: float) -> Fraction:
     return Fraction(math.exp(log - twos * math.log(2))) * Fraction(2) ** twos
 
 
-def _checked(
-    table: Table[X, Hashable], neighbours: Neighbours[X] | None, space: _Space[X] | None, epsilon: Fraction
-) -> Fraction | None:
-    """The table's own epsilon, computed from its fractions and rounded up; None if it is above the asked."""
-    if space is None:
-        assert neighbours is not None
-        found = table.worst(neighbours).epsilon
-        return found if found is not None and found <= epsilon else None
-    worst = Fraction(0)
-    for i, j, distance in space.pairs:
-        each = table.worst([(space.secrets[i], space.secrets[j])]).epsilon
-        if each is None or (distance == 0 and each > 0):
-            return None
-        worst = max(worst, each / distance if distance else Fraction(0))
-    return worst if worst <= epsilon else None
+def _checked(table: Table[X, Hashable], space: _Space[X], epsilon: Fraction) -> Fraction | None:
+    """The table's own epsilon, computed from its fractions and rounded up; None if it is above the asked.
+
+    It is that of all pairs that were given, not of those alone which imply the others.
+    """
+    worst = table.worst(space.neighbours) if space.metric is None else table.worst_under(space.metric)
+    return worst.epsilon if worst.epsilon is not None and worst.epsilon <= epsilon else None
 
 
 def _gained(table: Table[X, Hashable], belief: Finite[X], gain: Gain[W, X]) -> float:
