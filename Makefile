@@ -20,6 +20,7 @@ test: $(READY)
 	$(BIN)/python benchmarks/accounting.py --smoke
 	$(BIN)/python benchmarks/audit.py --smoke
 	$(BIN)/python benchmarks/sql.py --smoke
+	$(BIN)/python benchmarks/utility.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .
