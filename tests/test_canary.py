@@ -91,7 +91,7 @@ BREAKING = """
 import sys, sfumato as sf
 from sfumato.sources import duckdb as source
 db = sf.open(sys.argv[1])
-source.texts = lambda plan: ("SELECT error('private ' || note) FROM visits",)
+source.texts = lambda plan, copy=None: ("SELECT error('private ' || note) FROM visits",)
 db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
 """
 

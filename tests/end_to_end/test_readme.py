@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -98,3 +99,10 @@ def test_the_two_commands_exist() -> None:
         assert f"    make {command} " in README
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_lines_that_show_what_python_prints_are_true() -> None:
+    (shown,) = fences("pycon")
+    found = doctest.DocTestParser().get_doctest(shown, {}, "README", "README.md", 0)
+    assert doctest.DocTestRunner().run(found).failed == 0
+    assert found.examples
