@@ -253,6 +253,7 @@ def test_members_of_a_star_differ_in_one_unit_only(tmp_path: Path) -> None:
         assert all(len(each) > 1 for each in counts.values()), counts  # and they do differ
 
 
+@pytest.mark.slow
 def test_texts_of_a_parser_are_refused_or_answered_within_their_distances(tmp_path: Path) -> None:
     """Almost five thousand texts that nobody wrote for us; some of them are questions we answer."""
     found, rng = Tally(), random.Random(SEED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,8 @@ from sfumato.sources.copy import Copy
 from sfumato.sources.printing import texts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
 
@@ -43,16 +46,17 @@ def tuned(policy: Policy) -> Policy:
 
 
 @pytest.fixture(scope="module")
-def find(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Neighbourhood]:
-    """Neighbours and their copies, of several policies."""
-    found = {}
-    for name, columns in TYPES.items():
+def find(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Neighbourhood]:
+    """Neighbours and their copies for a policy, built when they are first asked for."""
+
+    @cache
+    def build(name: str) -> Neighbourhood:
         policy = tuned(policy_named("person")) if name == "tuned" else policy_named(name)
+        size = {"crowd": 2000, "million": 20_000, "heavy": 2000}
         folder = tmp_path_factory.mktemp(name)
-        found[name] = Neighbourhood(
-            folder, policy, columns, SEED, crowd=2000, million=20_000, heavy=2000, prepared=True
-        )
-    return found
+        return Neighbourhood(folder, policy, TYPES[name], SEED, prepared=True, **size)
+
+    return build
 
 
 CASES = [(policy, sql) for policy in ("clinic", "person") for sql in golden(policy).values()]
@@ -70,9 +74,9 @@ STORED = [  # what the copy says about a person decides who is looked at
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "sql"), CASES)
 def test_a_copy_moves_no_further_and_answers_as_the_tables_do(
-    policy: str, sql: str, find: dict[str, Neighbourhood]
+    policy: str, sql: str, find: Callable[[str], Neighbourhood]
 ) -> None:
-    homes = find[policy]
+    homes = find(policy)
     homes.check(sql, most=8)
     same_as_tables(homes, sql)
 
@@ -97,9 +101,9 @@ def answered(homes: Neighbourhood, plan: Plan, schema: str, prefix: str) -> obje
 
 @pytest.mark.parametrize("sql", STORED)
 def test_what_a_copy_says_about_people_fills_the_cap_and_no_more(
-    sql: str, find: dict[str, Neighbourhood]
+    sql: str, find: Callable[[str], Neighbourhood]
 ) -> None:
-    homes = find["tuned"]
+    homes = find("tuned")
     plan = parse(sql, homes.policy)
     assert "sfumato_heavy" not in texts(plan, Copy.of(homes.policy))[0]
     report = homes.check(sql)
@@ -110,6 +114,7 @@ def test_what_a_copy_says_about_people_fills_the_cap_and_no_more(
         assert claimed * Fraction(99, 100) <= found <= claimed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", ["sfumato_rows", "sfumato_centred_2", "sfumato_total_2"])
 def test_a_copy_that_says_too_little_of_a_person_is_caught(
     stored: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

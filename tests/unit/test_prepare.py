@@ -121,6 +121,7 @@ def test_a_copy_says_what_the_tables_say(
     assert copied.sql(QUESTIONS[0], epsilon=1).engine_sql != tables.sql(QUESTIONS[0], epsilon=1).engine_sql
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "sql"),
     [  # of a hundred rows each: most without a declared key, small values under a wide bound, both signs
@@ -143,6 +144,7 @@ def test_heavy_people_are_scaled_as_they_are_in_the_tables(tmp_path: Path, rows:
     assert answer(sf.open(policy).sql(sql, epsilon=1)) == answer(plain(policy).sql(sql, epsilon=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shop.duckdb", "shop.ledger", "notes.txt", "folder", "nowhere/copy.duckdb"])
 def test_a_copy_replaces_nothing_but_a_copy(tmp_path: Path, name: str) -> None:
     policy = shop(tmp_path)
@@ -234,6 +236,7 @@ def test_whoever_is_slow_to_prepare_again_is_refused_before_anything_is_charged(
     assert sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "is_refused"),
     [

@@ -177,6 +177,7 @@ def test_d18_where_answers_form_no_path_nothing_is_the_best_for_everybody() -> N
     assert halves.worst(ring).epsilon is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(2)])
 @pytest.mark.parametrize(
     ("size", "edges"),
@@ -223,6 +224,7 @@ def test_sums_form_a_path_only_under_a_metric_of_their_own() -> None:
 # What is returned is private ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(data=some.data())
 def test_nothing_is_returned_above_the_epsilon_that_was_asked_for(data: some.DataObject) -> None:
