@@ -911,8 +911,14 @@ def test_a_batch_takes_the_delta_that_its_private_groups_need(tmp_path: Path) ->
 def test_explain_says_where_no_mechanism_is_better(tmp_path: Path) -> None:
     rows: list[Row] = [(1, 30, 1.0, 1.0, 1, 1, "A", 1, None, None, True, "x")]
     by_row = opened(tmp_path / "row", rows, "row")
-    told = repr(by_row.sql("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=1).explain())
-    assert "no mechanism of this price is better for anybody" in " ".join(told.split())
+    told = repr(by_row.sql("SELECT COUNT(*) FROM visits", epsilon=1).explain())
+    assert "no mechanism of this price that looks at this number alone is better" in " ".join(told.split())
+    for sql in (  # of several numbers, one that looks at all of them may serve somebody better
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)",
+        "SELECT COUNT(*), COUNT(DISTINCT ward) FROM visits",
+    ):
+        assert "better for anybody" not in " ".join(repr(by_row.sql(sql, epsilon=1).explain()).split())
     by_person = opened(tmp_path / "person", rows)
     people = repr(by_person.sql("SELECT COUNT(DISTINCT pid) FROM visits", epsilon=1).explain())
     assert "is better for anybody" in " ".join(people.split())
@@ -935,7 +941,7 @@ def test_whoever_states_a_belief_and_a_gain_gets_the_best_guess_for_free(tmp_pat
     assert db.ledger.spent == spent
     with pytest.raises(InvalidParameter, match="name one of: ward, n"):
         release.guesses("m", {1: 1})
-    with pytest.raises(InvalidParameter, match="a count with noise of its own"):
+    with pytest.raises(InvalidParameter, match="a number with noise of its own"):
         release.guesses("ward", {1: 1})
 
 
@@ -945,3 +951,18 @@ def test_a_count_in_parts_of_a_row_can_be_guessed_too(tmp_path: Path) -> None:
     ]
     release = opened(tmp_path, rows).sql("SELECT COUNT(*) AS n FROM visits", epsilon=100).release()
     assert release.guesses("n", dict.fromkeys(range(60), 1))[0]["guess"] == 20  # five people, four rows each
+
+
+def test_guesses_show_the_rows_that_the_release_shows(tmp_path: Path) -> None:
+    rows: list[Row] = [(i, 30, 1.0, 1.0, 1, 1, "AAB"[i % 3], 1, None, None, True, "x") for i in range(30)]
+    db = opened(tmp_path, rows, "row")
+    sql = "SELECT ward AS w, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 1"
+    release = db.sql(sql, epsilon=5).release()
+    (guessed,) = release.guesses("n", {0: 1, 20: 10**400, 21: 1})
+    assert guessed["w"] == release.rows()[0]["w"]
+    assert guessed["guess"] == 20
+    named = db.sql("SELECT COUNT(*) AS guess FROM visits", epsilon=5).release()
+    with pytest.raises(InvalidParameter, match="a name of ours"):
+        named.guesses("guess", {1: 1})
+    with pytest.raises(InvalidParameter, match="whole number"):
+        release.guesses("n", {"x": 1})  # type: ignore[dict-item]

@@ -20,6 +20,7 @@ from sfumato.utility.gain import (
     bayes_risk,
     best_remap,
     expected,
+    guess,
     identity,
     nearness,
     of_answers,
@@ -193,12 +194,50 @@ def test_a_counterexample_is_one_or_none_is_claimed(
 ) -> None:
     found = universal(range(size), edges, epsilon=epsilon)
     assert not found
-    if found.gains:
-        (a, b), (c, d) = found.gains
-        assert b < d
-        assert c < a
-    else:
-        assert "no two needed different ones" in found.why
+    assert "would miss" in found.why
+    assert "no two needed different ones" in universal(range(4), [(0, 1), (0, 2), (0, 3)]).why  # a star
+
+
+def test_secrets_that_are_hardly_apart_are_not_forgotten() -> None:
+    def far(a: str, b: str) -> Fraction:
+        return Fraction(0) if a == b or {a, b} == {"x", "y"} else Fraction(1)
+
+    best = optimal(uniform("xyz"), identity("xyz"), epsilon=Fraction(1), metric=far)
+    assert best.bound == pytest.approx(best.utility, abs=1e-4)
+    assert best.table.law("x") == best.table.law("y")
+    nothing = optimal(uniform(range(3)), identity(range(3)), epsilon=Fraction(1), metric=lambda _a, _b: 0)
+    assert nothing.bound == pytest.approx(1 / 3, abs=1e-9)
+
+    def nearly(a: int, b: int) -> Fraction:
+        return {0: Fraction(0), 1: Fraction(1), 2: 2 - Fraction(1, 10**13)}[abs(a - b)]
+
+    assert optimal(uniform(range(3)), identity(range(3)), epsilon=Fraction(1), metric=nearly).epsilon <= 1
+
+
+@pytest.mark.parametrize("size", [Fraction(1, 10**12), Fraction(10**310), Fraction(-5)])
+def test_the_size_of_a_gain_does_not_matter(size: Fraction) -> None:
+    gain: Gain[int, int] = Gain((0, 1, 2), lambda w, x: size * (w == x))
+    belief = uniform(range(3))
+    wanted = 0.576117 if size > 0 else 1 - 0.576117
+    try:
+        best = optimal(belief, gain, epsilon=Fraction(1))
+    except OverflowError:
+        assert size == 10**310  # as a float it cannot be told
+        return
+    if size > 0:
+        assert best.bound == pytest.approx(wanted * float(size), rel=1e-4)
+
+
+def test_small_things_that_were_wrong_once() -> None:
+    certain: Table[int, int] = Table(rows=((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
+    assert mutual_information(certain, prior({0: 1, 1: 0})) == 0
+    constant: Table[int, int] = Table(rows=((Fraction(1),), (Fraction(1),)))
+    assert leakage(constant, uniform(range(2)), nearness(range(2))).bits == 0
+    assert of_noise(DiscreteLaplace(scale=Fraction(10**17)), [1.0]).utility == 1
+    far = guess(DiscreteLaplace(scale=Fraction(2)), 10**17, weighted({0: 1, 1: 1}), identity(range(2)))
+    assert far.after[1] == pytest.approx(0.6225, abs=1e-4)
+    unlikely = weighted({0: 1, 1: 10**400})
+    assert guess(DiscreteLaplace(scale=Fraction(2)), 3, unlikely, nearness(range(2))).value == 1
 
 
 def test_a_gain_that_leans_to_one_side_is_left_to_the_program() -> None:

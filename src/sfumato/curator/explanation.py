@@ -77,7 +77,7 @@ class Explanation:
                     "noise": _noise(step, measure),
                     **_cost(step),
                     "because": list(derivation.because),
-                    "optimal": best_for(step, measure),
+                    "optimal": best_for(step, measure, self.plan),
                 }
                 for measure, step, derivation in zip(
                     self.plan.measures, self.query.steps, self.derivations, strict=True
@@ -166,19 +166,21 @@ def _cost(step: Step[Private]) -> dict[str, str]:
     return {"rho": decimal(bound.rho or Fraction(0))}
 
 
-def best_for(step: Step[Private], measure: Measure) -> str:
+def best_for(step: Step[Private], measure: Measure, plan: Plan) -> str:
     """For whom no mechanism of this price is better, if that is proved; else nothing.
 
-    A number that one unit moves by at most one step is a path of answers: there the geometric mechanism is
-    the best for everybody (`sfumato.utility.optimal.universal`). Where a unit moves it further, answers form
-    no path, and different analysts have different best mechanisms.
+    One number that one unit moves by at most one step is a path of answers: there the geometric mechanism is
+    the best for everybody (`sfumato.utility.optimal.universal`), among those that look at this number alone.
+    Where a unit moves it further, answers form no path; of several numbers, a mechanism that looks at all of
+    them may serve somebody better.
     """
     distance = step.distances.presence
-    if isinstance(step.mechanism, Geometric) and distance.l1 == 1 and one_of(measure) == 1:
+    alone = not plan.private_keys and not plan.sets and len(plan.measures) == plan.size * measure.cells == 1
+    if alone and isinstance(step.mechanism, Geometric) and distance.l1 == 1 and one_of(measure) == 1:
         return (
-            "no mechanism of this price is better for anybody: one unit moves the number by one step at "
-            "most, so geometric noise is optimal for every belief and every gain that falls with distance, "
-            "after the best remap (release.guesses)"
+            "no mechanism of this price that looks at this number alone is better for anybody: one unit "
+            "moves it by one step at most, so geometric noise is optimal for every belief about it and every "
+            "gain that falls with distance, after the best remap (release.guesses)"
         )
     return ""
 

@@ -15,6 +15,7 @@ from sfumato.curator import show
 from sfumato.curator.intervals import Errors
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
+from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import (
     Chosen,
@@ -134,19 +135,24 @@ class Release:
         terms = expression.terms if isinstance(expression, Weighted) else ()
         noise = Errors.of(self.plan, self.query).noises[terms[0][1].measure] if len(terms) == 1 else None
         if len(terms) != 1 or noise is None or (1 / terms[0][0]).denominator != 1 or self.plan.sets:
-            told = "take a column that is a count with noise of its own, such as COUNT(*) asked by itself"
+            told = "take a column that is a number with noise of its own, such as COUNT(*) asked by itself"
             raise InvalidParameter("column", column, told)
         ((weight, released),) = terms
         before = belief if isinstance(belief, Finite) else weighted(belief)
+        for value in before.outcomes:
+            whole("belief", value)
+        keys = {e.name: e.expression.index for e in self.plan.outputs if isinstance(e.expression, KeyOf)}
+        if taken := {"guess", "gain"} & {column, *keys}:
+            raise InvalidParameter("column", taken.pop(), "it is a name of ours: ask with another, AS n")
         wanted = gain or nearness(before.outcomes)
         step = int(1 / weight)
+        groups, vectors = self._groups(), self._vectors()
         rows: list[dict[str, Any]] = []
-        for group, vector in zip(self._groups(), self._vectors(), strict=True):
-            seen = vector[released.measure][released.place]
+        for g in self._shown(Errors.of(self.plan, self.query), groups, vectors):
+            seen = vectors[g][released.measure][released.place]
             found = guess(noise, seen, before, wanted, step=step)
-            names = [spoken(key.expression) for key in self.plan.keys]
-            keys = dict(zip(names, group, strict=True))
-            rows.append({**keys, column: seen / step, "guess": found.value, "gain": found.gain})
+            labels = {name: groups[g][i] for name, i in keys.items()}
+            rows.append({**labels, column: seen / step, "guess": found.value, "gain": found.gain})
         return rows
 
     def _groups(self) -> tuple[tuple[Value, ...], ...]:

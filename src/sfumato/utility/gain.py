@@ -266,7 +266,12 @@ def guess(noise: Line, seen: int, belief: Finite[int], gain: Gain[W, int], *, st
     (1, -0.952)
     """
     pairs = [(x, mass) for x, mass in zip(belief.outcomes, belief.masses, strict=True) if mass]
-    logs = [math.log(mass) + float(noise.log_mass(seen - x * step).high) for x, mass in pairs]
+    masses = [noise.log_mass(seen - x * step).high for x, _ in pairs]
+    nearest = max(masses)
+    logs = [
+        math.log(mass.numerator) - math.log(mass.denominator) + float(each - nearest)
+        for (_, mass), each in zip(pairs, masses, strict=True)
+    ]
     most = max(logs)
     weights = [math.exp(log - most) for log in logs]
     after = {x: weight / sum(weights) for (x, _), weight in zip(pairs, weights, strict=True)}
@@ -308,7 +313,7 @@ def of_noise(
     if not (np.isfinite(chances).all() and (chances >= 0).all() and abs(chances.sum() - 1) < 1e-9):
         raise InvalidParameter("prior", f"sum {chances.sum():.12g}", "probabilities add up to 1")
     if isinstance(noise, DiscreteLaplace):
-        return _of_geometric(math.exp(-1 / float(noise.scale)), chances, gain, most)
+        return _of_geometric(1 / float(noise.scale), chances, gain, most)
     window = noise.window(TAIL)
     first, size = window.start, len(window)
     edges = np.arange(first - 1, window.stop, dtype=np.float64)
@@ -331,17 +336,16 @@ def of_noise(
 
 
 def _of_geometric(
-    a: float, chances: NDArray[np.float64], gain: Literal["identity", "nearness"], most: float
+    rate: float, chances: NDArray[np.float64], gain: Literal["identity", "nearness"], most: float
 ) -> Reading:
-    """The same for probabilities in proportion to a^|y - x|.
+    """The same for probabilities in proportion to a^|y - x|, where a = exp(-rate).
 
     Outputs beyond an end tell what the end tells, and weigh a/(1 - a) times as much. Sums and maxima over
     secrets on one side of an output follow from those at the next output.
     """
-    ends = np.ones(len(chances))
-    ends[0] += a / (1 - a)
-    ends[-1] += a / (1 - a)
-    ends *= (1 - a) / (1 + a)
+    a = math.exp(-rate)
+    ends = np.full(len(chances), -math.expm1(-rate) / (1 + a))
+    ends[0] = ends[-1] = 1 / (1 + a) if len(chances) > 1 else 1.0
     if gain == "identity":
         up, down = _nearest(a, chances), _nearest(a, chances[::-1])
         best = np.maximum(up[0], down[0][::-1])

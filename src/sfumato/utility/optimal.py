@@ -40,7 +40,7 @@ W = TypeVar("W", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
 Neighbours = Iterable[tuple[X, X]]
 SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts of epsilon kept for rounding
-TRIED, SEEN = 30, 1e-6  # beliefs that are tried for a counterexample, and by how much it must show
+TRIED, SEEN, FEW = 12, 1e-6, 8  # beliefs tried for a counterexample, what must show, of so many secrets
 MANY = 400  # secrets or guesses, beyond which no program is started
 
 
@@ -87,7 +87,9 @@ def optimal(
     space = _space(belief.outcomes, neighbours, metric)
     order = space.line()
     if order is not None and not program and _falls(gain, order):
-        return _closed(belief, gain, asked, order, space)
+        closed = _closed(belief, gain, asked, order, space)
+        if closed is not None:
+            return closed
     return _by_program(belief, gain, asked, space)
 
 
@@ -125,7 +127,7 @@ class Universal(Generic[X]):
     """Whether one mechanism is the best for all analysts whose gain falls with distance, and why.
 
     On a path it is the truncated geometric mechanism, in this order of the secrets. Elsewhere `beliefs` are
-    two for which different mechanisms were found to be the best, if any were: what the best for each gains
+    two for which no mechanism is the best for both, if such were found: what a best one for each gains
     under both, after the best remap, is in `gains`, a row for each mechanism.
     """
 
@@ -160,23 +162,37 @@ def universal(
         )
         return Universal(order, told)
     gain, asked = identity(outcomes), price("epsilon", epsilon)
-    best: list[tuple[Finite[X], Optimal[X, Hashable]]] = []
-    for belief in itertools.islice(_some_beliefs(outcomes), TRIED):
-        found = _by_program(belief, gain, asked, space)
-        for before, other in best:
-            gains = tuple(
-                (_gained(each.table, before, gain), _gained(each.table, belief, gain))
-                for each in (other, found)
+    tried = list(itertools.islice(_some_beliefs(outcomes), TRIED)) if len(outcomes) <= FEW else []
+    for before, belief in itertools.combinations(tried, 2):
+        if (missed := _missed(before, belief, gain, float(asked), space)) > SEEN:
+            tables = [_by_program(each, gain, asked, space).table for each in (before, belief)]
+            gains = tuple((_gained(t, before, gain), _gained(t, belief, gain)) for t in tables)
+            why = (
+                "the answers form no path, and for these two beliefs no mechanism is the best for both: "
+                f"together they would miss {missed:.2g}"
             )
-            if gains[0][1] < gains[1][1] - SEEN and gains[1][0] < gains[0][0] - SEEN:
-                why = "the answers form no path, and for these two beliefs different mechanisms are the best"
-                return Universal(None, why, (before, belief), gains)
-        best.append((belief, found))
+            return Universal(None, why, (before, belief), gains)
     why = (
         "the answers form no path, and in essence only paths have a mechanism that is the best for "
         "everybody; of the beliefs that were tried, no two needed different ones"
     )
     return Universal(None, why)
+
+
+def _missed(
+    before: Finite[X], belief: Finite[X], gain: Gain[X, X], epsilon: float, space: _Space[X]
+) -> float:
+    """How much less one mechanism gains for two readers in all than the best for each: a program over pairs.
+
+    An output of the joint mechanism is what it makes each reader guess, so nothing is lost by the pairs.
+    """
+    worth, _, _ = _even(gain, space.secrets)
+    chances = [np.array([float(mass) for mass in each.masses]) for each in (before, belief)]
+    alone = sum(_solved(worth, each, epsilon, space)[1] for each in chances)
+    parts = [worth * each[:, None] for each in chances]
+    both = (parts[0][:, :, None] + parts[1][:, None, :]).reshape(len(space.secrets), -1)
+    together = _solved(both, np.ones(len(space.secrets)), epsilon, space)[1]
+    return alone - together
 
 
 def _some_beliefs(outcomes: tuple[X, ...]) -> Iterator[Finite[X]]:
@@ -260,12 +276,25 @@ def _space(
         raise InvalidParameter(
             "neighbours", told, "the parts may be told apart for nothing: treat each alone"
         )
-    kept = []
-    for (i, j), length in edges.items():  # what a way over a third secret implies need not be said
-        over = np.delete(distances[i] + distances[:, j], [i, j])
-        if not len(over) or float(over.min()) > float(length) * (1 + 1e-12):
-            kept.append((i, j, length))
+    kept = [
+        (i, j, length) for (i, j), length in edges.items() if not _implied(i, j, length, edges, distances)
+    ]
     return _Space(outcomes, tuple(kept), distances, given, metric)
+
+
+def _implied(
+    i: int, j: int, length: Fraction, edges: dict[tuple[int, int], Fraction], distances: NDArray[np.float64]
+) -> bool:
+    """Whether a way over a third secret, of two shorter legs, says as much: then the pair need not be said.
+
+    Floats find the third secret, fractions decide.
+    """
+    for k in np.flatnonzero(distances[i] + distances[:, j] <= float(length) * (1 + 1e-9)).tolist():
+        legs = [edges.get((min(a, k), max(a, k))) for a in (i, j)]
+        known = [leg for leg in legs if leg is not None and leg < length]
+        if k not in (i, j) and len(known) == 2 and sum(known) <= length:
+            return True
+    return False
 
 
 def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
@@ -286,13 +315,13 @@ def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
 
 def _closed(
     belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, order: tuple[X, ...], space: _Space[X]
-) -> Optimal[X, Hashable]:
+) -> Optimal[X, Hashable] | None:
     ratio = numbers.round_up(numbers.exp(-epsilon).high, 64)  # a larger one is more private
     stairs = Table.geometric(ratio=ratio, size=len(order))
     table: Table[X, Hashable] = Table(rows=stairs.rows, secrets=order, outputs=order)
     found = _checked(table, space, epsilon)
     if found is None:
-        raise AssertionError("the ratio was rounded to the safe side")
+        return None
     gained = float(_gained(table, belief, gain))
     return Optimal(table, gained, gained, found, "closed form")
 
@@ -305,9 +334,10 @@ def _by_program(
         raise InvalidParameter(
             "prior", f"{size} secrets", f"a program is solved for up to {MANY}; group them"
         )
-    worth = np.array([[float(gain.of(w, x)) for w in gain.guesses] for x in space.secrets])
+    worth, least, wide = _even(gain, space.secrets)
     chances = np.array([float(mass) for mass in belief.masses])
-    bound = _solved(worth, chances, float(epsilon), space)[1]
+    base = sum((mass * low for mass, low in zip(belief.masses, least, strict=True)), Fraction(0))
+    bound = float(base + wide * Fraction(_solved(worth, chances, float(epsilon), space)[1]))
     for slack in SLACKS:
         less = float(epsilon * (1 - slack))
         point, _ = _solved(worth, chances, less, space)
@@ -372,10 +402,22 @@ def _checked(table: Table[X, Hashable], space: _Space[X], epsilon: Fraction) -> 
     return worst.epsilon if worst.epsilon is not None and worst.epsilon <= epsilon else None
 
 
+def _even(gain: Gain[W, X], secrets: tuple[X, ...]) -> tuple[NDArray[np.float64], list[Fraction], Fraction]:
+    """The worth of guesses between 0 and 1 as floats, a row for each secret; what was taken off, and by what
+    it was divided."""
+    exact_ = [[gain.of(w, x) for w in gain.guesses] for x in secrets]
+    least = [min(row) for row in exact_]
+    wide = max(max(row) - low for row, low in zip(exact_, least, strict=True)) or Fraction(1)
+    rows = [[float((each - low) / wide) for each in row] for row, low in zip(exact_, least, strict=True)]
+    return np.array(rows), least, wide
+
+
 def _gained(table: Table[X, Hashable], belief: Finite[X], gain: Gain[W, X]) -> float:
     """The utility with the best remap, in floats: for reading."""
     chances = dict(zip(belief.outcomes, belief.masses, strict=True))
+    masses = [chances.get(x, Fraction(0)) for x in table.secrets]
+    worth, least, wide = _even(gain, table.secrets)
+    base = sum((mass * low for mass, low in zip(masses, least, strict=True)), Fraction(0))
     rows = np.array([[float(p) for p in row] for row in table.rows])
-    weights = np.array([float(chances.get(x, Fraction(0))) for x in table.secrets])
-    worth = np.array([[float(gain.of(w, x)) for x in table.secrets] for w in gain.guesses])
-    return float((worth @ (weights[:, None] * rows)).max(axis=0).sum())
+    weights = np.array([float(mass) for mass in masses])
+    return float(base + wide * Fraction(float((worth.T @ (weights[:, None] * rows)).max(axis=0).sum())))

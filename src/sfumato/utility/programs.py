@@ -40,7 +40,9 @@ class Program:
         self.values += values
         self.starts.append(len(self.indices))
 
-    def solve(self, what: str) -> tuple[Floats, float]:
+    def solve(
+        self, what: str, advice: str = "try an epsilon that is less extreme, or fewer secrets"
+    ) -> tuple[Floats, float]:
         """The best point and its value; or the refusal, which names what was to be found."""
         if highspy is None:
             raise ImportError('linear programs need HiGHS. Run: pip install "sfumato[optimal]"')
@@ -60,13 +62,11 @@ class Program:
         solver.setOptionValue("output_flag", False)
         for tolerance in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             solver.setOptionValue(tolerance, 1e-10)
+        solver.setOptionValue("small_matrix_value", 1e-12)
         solver.passModel(model)
         solver.run()
         status = solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             told = solver.modelStatusToString(status)
-            advice = (
-                "the solver did not come to an end: try an epsilon that is less extreme, or fewer secrets"
-            )
-            raise InvalidParameter(what, told, advice)
+            raise InvalidParameter(what, told, f"the solver did not come to an end: {advice}")
         return np.array(solver.getSolution().col_value), float(solver.getInfo().objective_function_value)
