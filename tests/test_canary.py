@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import random
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,7 @@ TEXT = "CANARY-7731"
 NUMBER = 773_177.0  # a cost far outside its bounds
 TOGETHER = ("SELECT SUM(cost) FROM visits WHERE age > 3", "SELECT ward, AVG(cost) FROM visits GROUP BY ward")
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.toml"))
+HASH = re.compile(rb"(?=[0-9]*[a-f])[0-9a-f]{16,}")
 
 
 def planted() -> list[Row]:
@@ -76,7 +78,8 @@ def test_nothing_planted_and_no_exact_answer_leaves(policy: str, tmp_path: Path)
             bodies[file.name] = file.read_bytes()
     assert {"hospital.ledger", "hospital.ledger.head"} < set(bodies)
     assert any(file.name in bodies for file in state.iterdir())
-    for name, body in bodies.items():
+    for name, found in bodies.items():
+        body = HASH.sub(b"", found)  # any digits stand somewhere in enough of them
         for planted_text in (TEXT, "773177", "77.31", *exact):
             assert planted_text.encode() not in body, (name, planted_text)
 
@@ -85,6 +88,10 @@ def test_the_canary_test_can_fail(tmp_path: Path) -> None:
     """The data file does hold the canary, so the search above would find it."""
     make(tmp_path, planted())
     assert TEXT.encode() in (tmp_path / "hospital.duckdb").read_bytes()
+
+
+def test_only_hashes_are_left_out_of_the_search() -> None:
+    assert HASH.sub(b"", b"d2df773177d47ded 773177 1234567890123 773177a") == b" 773177 1234567890123 773177a"
 
 
 BREAKING = """

@@ -227,7 +227,7 @@ def test_tuning_charges_no_more_than_its_price_and_is_free_when_repeated(busy: D
     before = busy.ledger.left.amount
     tuning, receipts = busy.tune("orders", epsilon="0.5")
     spent = before - busy.ledger.left.amount
-    assert Fraction("0.499") < spent <= Fraction("0.5")
+    assert Fraction("0.4") < spent <= Fraction("0.5")  # a centre of 0 makes two of the histograms one
     assert [column.name for column in tuning.columns] == ["amount", "price"]
     assert len(receipts) == 7
     assert busy.tune("orders", epsilon="0.5") == (tuning, receipts)

@@ -106,7 +106,7 @@ def most_leaked(*, epsilon: Fraction, size: int, diameter: Fraction | int = 1) -
     1.46211715726...
     """
     count = whole("size", size, least=1)
-    apart = price("epsilon", epsilon, zero=True) * rational("diameter", diameter)
+    apart = price("epsilon", epsilon, zero=True) * rational("diameter", diameter, zero=True)
     grown = numbers.exp(-apart).low  # a smaller one makes the bound larger
     return numbers.round_up(count / (1 + (count - 1) * grown), 64)
 
@@ -200,19 +200,22 @@ def refined(table: Table[X, Y], other: Table[X, Z]) -> Refinement[Y, Z]:
         raise InvalidParameter("other", "other secrets", "both tables must be about the same secrets")
     inside, outside, secrets = len(table.outputs), len(other.outputs), len(table.secrets)
     wanted = [other.rows[other.secrets.index(x)] for x in table.secrets]
+    # what is solved for is the post-processing times the largest entry of its column: of entries of order one
+    most = [max(column) or Fraction(1) for column in zip(*table.rows, strict=True)]
     steps = inside * outside
     slack = steps + 2 * secrets * outside
     program = Program(np.concatenate([np.zeros(steps), -np.ones(slack - steps)]))
     for y in range(inside):
         row = [y * outside + z for z in range(outside)]
-        program.row(row, [1.0] * outside, low=1, high=1)
+        program.row(row, [1.0] * outside, low=float(most[y]), high=float(most[y]))
     for i, (row_, goal) in enumerate(zip(table.rows, wanted, strict=True)):
         for z in range(outside):
             at = steps + 2 * (i * outside + z)
             indices = [y * outside + z for y in range(inside)]
+            scaled = [float(p / m) for p, m in zip(row_, most, strict=True)]
             program.row(
                 [*indices, at, at + 1],
-                [*map(float, row_), 1.0, -1.0],
+                [*scaled, 1.0, -1.0],
                 low=float(goal[z]),
                 high=float(goal[z]),
             )

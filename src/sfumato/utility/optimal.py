@@ -41,6 +41,7 @@ Y = TypeVar("Y", bound=Hashable)
 Neighbours = Iterable[tuple[X, X]]
 SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts of epsilon kept for rounding
 TRIED, SEEN, FEW = 12, 1e-6, 8  # beliefs tried for a counterexample, what must show, of so many secrets
+FARTHEST = 300  # epsilon times a distance: fractions beyond it would have hundreds of digits
 MANY = 400  # secrets or guesses, beyond which no program is started
 
 
@@ -85,6 +86,9 @@ def optimal(
     """
     asked = price("epsilon", epsilon)
     space = _space(belief.outcomes, neighbours, metric)
+    if float(asked) * float(space.distances.max()) > FARTHEST:
+        advice = f"times the widest distance it is above {FARTHEST:,}: nothing is hidden there; give less"
+        raise InvalidParameter("epsilon", asked, advice)
     order = space.line()
     if order is not None and not program and _falls(gain, order):
         closed = _closed(belief, gain, asked, order, space)
@@ -252,6 +256,10 @@ def _space(
         for i, x in enumerate(outcomes):
             for j in range(i):
                 there, back = Fraction(metric(x, outcomes[j])), Fraction(metric(outcomes[j], x))
+                if there > 10**300:
+                    raise InvalidParameter(
+                        "metric", f"from {x} to {outcomes[j]}", "give distances below 10^300"
+                    )
                 if there != back or there < 0:
                     told = f"{there} from {x} to {outcomes[j]}, {back} back"
                     raise InvalidParameter("metric", told, "a distance is at least 0, and the same both ways")
@@ -337,7 +345,7 @@ def _by_program(
     worth, least, wide = _even(gain, space.secrets)
     chances = np.array([float(mass) for mass in belief.masses])
     base = sum((mass * low for mass, low in zip(belief.masses, least, strict=True)), Fraction(0))
-    bound = float(base + wide * Fraction(_solved(worth, chances, float(epsilon), space)[1]))
+    bound = _float(base + wide * Fraction(_solved(worth, chances, float(epsilon), space)[1]))
     for slack in SLACKS:
         less = float(epsilon * (1 - slack))
         point, _ = _solved(worth, chances, less, space)
@@ -420,4 +428,11 @@ def _gained(table: Table[X, Hashable], belief: Finite[X], gain: Gain[W, X]) -> f
     base = sum((mass * low for mass, low in zip(masses, least, strict=True)), Fraction(0))
     rows = np.array([[float(p) for p in row] for row in table.rows])
     weights = np.array([float(mass) for mass in masses])
-    return float(base + wide * Fraction(float((worth.T @ (weights[:, None] * rows)).max(axis=0).sum())))
+    return _float(base + wide * Fraction(float((worth.T @ (weights[:, None] * rows)).max(axis=0).sum())))
+
+
+def _float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidParameter("gain", "more than a float can say", "measure it in larger units") from None
