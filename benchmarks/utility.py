@@ -21,12 +21,15 @@ import time
 import venv
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sfumato.exact import numbers
 from sfumato.mechanisms import DiscreteLaplace, Finite, Table
 from sfumato.utility.gain import Gain, identity, nearness, of_noise, uniform, utility, weighted
 from sfumato.utility.optimal import optimal, path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
 PEER = "qif==1.6.0"
@@ -57,14 +60,13 @@ print(json.dumps({"seconds": seconds, "epsilon": worst, "lost": lost}))
 Bar = tuple[str, float, str, float]
 
 
-def gains(n: int) -> list[Gain[int, int]]:
-    return [
-        identity(range(n)),
-        nearness(range(n), most=n),
-        nearness(range(n), most=n * n, distance=lambda w, x: (w - x) ** 2),
-        Gain(tuple(range(n)), lambda w, x: int(abs(w - x) <= 1)),
-        Gain(tuple(range(n)), lambda w, x: -(abs(w - x) // 2)),
-    ]
+GAINS: dict[str, Callable[[int], Gain[int, int]]] = {  # which fall with distance
+    "identity": lambda n: identity(range(n)),
+    "nearness": lambda n: nearness(range(n), most=n),
+    "squares": lambda n: nearness(range(n), most=n * n, distance=lambda w, x: (w - x) ** 2),
+    "within one": lambda n: Gain(tuple(range(n)), lambda w, x: int(abs(w - x) <= 1)),
+    "steps": lambda n: Gain(tuple(range(n)), lambda w, x: -(abs(w - x) // 2)),
+}
 
 
 def beliefs(n: int) -> list[Finite[int]]:
@@ -81,7 +83,7 @@ def gaps(sizes: tuple[int, ...]) -> list[Bar]:
     worst, cases = 0.0, 0
     for n in sizes:
         for epsilon in (LN2, Fraction(1, 2)):
-            for gain in gains(n):
+            for gain in (of(n) for of in GAINS.values()):
                 for belief in beliefs(n):
                     closed = optimal(belief, gain, epsilon=epsilon, neighbours=path(range(n)))
                     solved = optimal(belief, gain, epsilon=epsilon, neighbours=path(range(n)), program=True)

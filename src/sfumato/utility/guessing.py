@@ -333,8 +333,7 @@ def tight(belief: Finite[X], goal: Sequence[X], distance: Distance[X], epsilon: 
             if i != j:
                 shrunk = math.exp(-min(size * float(distance(x, other)), 700.0))
                 program.row([i, j], [shrunk, -1.0], low=-math.inf, high=0)
-    _, value = program.solve("epsilon")
-    return min(value * (1 + 1e-6), 1.0)
+    return min(program.solve("epsilon").bound, 1.0)
 
 
 # Checks ------------------------------------------------------------

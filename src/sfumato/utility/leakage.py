@@ -219,7 +219,7 @@ def refined(table: Table[X, Y], other: Table[X, Z]) -> Refinement[Y, Z]:
                 low=float(goal[z]),
                 high=float(goal[z]),
             )
-    found, _ = program.solve("refinement", "give tables whose entries are less extreme")
+    found = program.solve("refinement", "give tables whose entries are less extreme").point
     parts = [
         [Fraction(max(float(p), 0.0)) for p in found[y * outside : (y + 1) * outside]] for y in range(inside)
     ]

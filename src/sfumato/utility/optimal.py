@@ -30,7 +30,7 @@ from sfumato.mechanisms import Finite, Table
 from sfumato.mechanisms.arguments import price
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.utility.gain import Gain, identity, uniform
-from sfumato.utility.programs import Program
+from sfumato.utility.programs import ULP, Program, Solved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class Optimal(Generic[X, Y]):
     """A mechanism, what an analyst gains from it, and what no mechanism at this epsilon can exceed.
 
     `epsilon` is that of the table itself, computed from its fractions and rounded up: never above the asked.
+    `bound` is proved, by a theorem for a closed form and by the multipliers of a program otherwise.
     """
 
     table: Table[X, Y]
@@ -192,10 +193,10 @@ def _missed(
     """
     worth, _, _ = _even(gain, space.secrets)
     chances = [np.array([float(mass) for mass in each.masses]) for each in (before, belief)]
-    alone = sum(_solved(worth, each, epsilon, space)[1] for each in chances)
+    alone = sum(_solved(worth, each, epsilon, space).value for each in chances)
     parts = [worth * each[:, None] for each in chances]
     both = (parts[0][:, :, None] + parts[1][:, None, :]).reshape(len(space.secrets), -1)
-    together = _solved(both, np.ones(len(space.secrets)), epsilon, space)[1]
+    together = _solved(both, np.ones(len(space.secrets)), epsilon, space).bound
     return alone - together
 
 
@@ -345,11 +346,11 @@ def _by_program(
     worth, least, wide = _even(gain, space.secrets)
     chances = np.array([float(mass) for mass in belief.masses])
     base = sum((mass * low for mass, low in zip(belief.masses, least, strict=True)), Fraction(0))
-    bound = _float(base + wide * Fraction(_solved(worth, chances, float(epsilon), space)[1]))
+    bound = _float(base + wide * Fraction(_solved(worth, chances, float(epsilon), space).bound))
     for slack in SLACKS:
         less = float(epsilon * (1 - slack))
-        point, _ = _solved(worth, chances, less, space)
-        table = _private(point, less, space, gain.guesses)
+        point = _solved(worth, chances, less, space).point
+        table = _private(point.reshape(size, guesses), less, space, gain.guesses)
         known = _checked(table, space, epsilon)
         if known is not None:
             gained = float(_gained(table, belief, gain))
@@ -360,20 +361,20 @@ def _by_program(
 
 def _solved(
     worth: NDArray[np.float64], chances: NDArray[np.float64], epsilon: float, space: _Space[X]
-) -> tuple[NDArray[np.float64], float]:
+) -> Solved:
+    """The program, with floats rounded so that it allows more: its bound holds of the real one."""
     size, guesses = worth.shape
-    program = Program((worth * chances[:, None]).reshape(-1))
+    program = Program((worth * chances[:, None]).reshape(-1) * (1 + 4 * ULP))
     for i in range(size):
         program.row([i * guesses + w for w in range(guesses)], [1.0] * guesses, low=1, high=1)
     for i, j, distance in space.pairs:
-        factor = math.exp(min(epsilon * float(distance), 700.0))
+        shrunk = math.exp(-min(epsilon * float(distance) * (1 + 4 * ULP), 700.0)) * (1 - 4 * ULP)
         for one, other in ((i, j), (j, i)):
             for w in range(guesses):
                 # divided by the factor, so that no coefficient is large
                 indices = [one * guesses + w, other * guesses + w]
-                program.row(indices, [1 / factor, -1.0], low=-math.inf, high=0)
-    point, value = program.solve("epsilon")
-    return point.reshape(size, guesses), value
+                program.row(indices, [shrunk, -1.0], low=-math.inf, high=0)
+    return program.solve("epsilon")
 
 
 def _private(
