@@ -25,33 +25,50 @@ up to k and those from k + 1 on, so the posterior is monotone in the mixing weig
 least as good. QED
 
 In the ordinary distance, in which any two values are one apart, simplified and tight are the same. The
-claim that nothing is better than the precise bound is false: `about` shows it. Everything is rounded
-outward: a posterior up, an epsilon down.
+claim that nothing is better than the precise bound is false: `about` shows it.
+
+**Two prices.** Some questions protect a value by its distance d, some only as a whole: all of them together
+are private in the distance a [x != x'] + b d. The tight bound for that is the simplified one, at reach a,
+of the tight one for b d alone: simplified(tight, a), for every goal and space. Proof. Let M be the least
+function above L with M(z) <= exp(b d(z, z')) M(z'): the largest of L(z') exp(-b d(z, z')) over all z'. Then
+L <= M <= e^a L, so A is at most that of M and N is at least e^-a that of M. Equality: take the best M and
+divide it by e^a outside of the goal. QED
+
+Everything is rounded outward: a posterior up, an epsilon down.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.utility.programs import Program
+from sfumato.mechanisms import Bound, Finite
+from sfumato.utility.programs import ULP, Program
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms import Finite
+    from sfumato.mechanisms import Table
 
 X = TypeVar("X", bound=Hashable)
+Y = TypeVar("Y", bound=Hashable)
 Distance = Callable[[X, X], Fraction | int | float]
+Goal = Callable[[X, X], bool]  # whether a guess is right, given the truth
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 ROOM = 1e-9  # by which floats are moved outward; far above what a million additions round
-ROUNDS = 200  # of a search for an epsilon
+CLOSE = 5e-8  # advantages that differ by less are the same
+FEW = 12  # steps of a goal to either side, up to which every pair is looked at
+FIRST, MOST_BLOCKS = 2 * 10**5, 10**6  # blocks of a search: at the beginning, and at most
+MOST_VALUES = 1 << 24  # of a column
+MANY = 400  # secrets, beyond which no program is started
+FAINT = 27.0  # the logarithm of what is nothing to a solver
 
 
 # By two numbers ------------------------------------------------------------
@@ -118,13 +135,15 @@ class Column:
     """What is believed about a number: possible values in equal steps, and their probabilities.
 
     Distances are counted in units of `unit`, which is what one epsilon speaks of: with `unit` 5, two values
-    that are 5 apart keep to a factor of e^epsilon.
+    that are 5 apart keep to a factor of e^epsilon. `beyond` is the probability of values that are not listed,
+    as for a number without bounds: they may be any distance away.
     """
 
     chances: Floats
     low: float = 0.0
     step: float = 1.0
     unit: float = 1.0
+    beyond: float = 0.0
 
     def __post_init__(self) -> None:
         found = np.asarray(self.chances, dtype=np.float64)
@@ -132,7 +151,7 @@ class Column:
             raise InvalidParameter(
                 "prior", "not probabilities", "give one number of at least 0 for each value"
             )
-        if abs(float(found.sum()) - 1) > 1e-9:
+        if abs(float(found.sum()) + _chance("beyond", self.beyond) - 1) > 1e-9:
             raise InvalidParameter("prior", f"sum {float(found.sum()):.12g}", "probabilities add up to 1")
         for name, value in (("step", self.step), ("unit", self.unit)):
             if not (math.isfinite(value) and value > 0):
@@ -146,10 +165,65 @@ class Column:
         >>> len(Column.uniform(0, 100).chances)
         101
         """
-        count = round((high - low) / _size("step", step)) + 1
-        if not count >= 1:
-            raise InvalidParameter("high", high, f"give a bound of at least {low:g}")
+        count = _places(low, high, step)
         return cls(np.full(count, 1 / count), low, step, unit)
+
+    @classmethod
+    def normal(
+        cls,
+        mean: float,
+        deviation: float,
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        step: float = 1.0,
+        unit: float = 1.0,
+    ) -> Column:
+        """A bell around `mean`, within bounds if there are any: where one is missing, 8 deviations are told.
+
+        >>> ages = Column.normal(40, 15, low=0, high=100)
+        >>> round(float(ages.chances[40]), 4), Column.normal(40, 15).beyond < 1e-14
+        (0.0267, True)
+        """
+        if not (math.isfinite(mean) and math.isfinite(deviation) and deviation > 0):
+            raise InvalidParameter("prior", f"normal {mean}, {deviation}", "give a mean, and a deviation > 0")
+        first = math.floor((mean - 8 * deviation) / step) * step if low is None else low
+        last = first + math.ceil((mean + 8 * deviation - first) / step) * step if high is None else high
+        count = _places(first, last, step)
+        values = first + step * np.arange(count)
+        weights = np.exp(-(((values - mean) / deviation) ** 2) / 2)
+        total = float(weights.sum())
+        if not total > 0:
+            raise InvalidParameter("prior", f"mean {mean}", "its bell has nothing within the bounds")
+        outside = math.erfc(8 / math.sqrt(2)) / 2 * ((low is None) + (high is None))
+        return cls(weights / total * (1 - outside), first, step, unit, outside)
+
+    @classmethod
+    def weighted(
+        cls,
+        parts: Sequence[tuple[float, float, float]],
+        *,
+        low: float,
+        high: float,
+        step: float = 1.0,
+        unit: float = 1.0,
+    ) -> Column:
+        """A histogram: for (from, to, weight) the weight is shared by the values between, both included.
+
+        >>> Column.weighted([(0, 1, 3), (2, 3, 1)], low=0, high=3).chances.tolist()
+        [0.375, 0.375, 0.125, 0.125]
+        """
+        weights = np.zeros(_places(low, high, step))
+        for start, end, weight in parts:
+            first, last = math.ceil((start - low) / step - 1e-9), math.floor((end - low) / step + 1e-9)
+            if not (0 <= first <= last < len(weights) and weight >= 0 and math.isfinite(weight)):
+                told = f"{start:g} to {end:g}: {weight:g}"
+                advice = f"give parts within {low:g} to {high:g}, with a weight of at least 0"
+                raise InvalidParameter("prior", told, advice)
+            weights[first : last + 1] += weight / (last - first + 1)
+        if not weights.sum() > 0:
+            raise InvalidParameter("prior", "no weight", "give at least one part with a weight above 0")
+        return cls(weights / weights.sum(), low, step, unit)
 
     @property
     def size(self) -> int:
@@ -172,6 +246,10 @@ class Column:
             raise InvalidParameter("within", precision, advice)
         return steps
 
+    def rate(self, epsilon: float) -> float:
+        """What one step costs."""
+        return _size("epsilon", epsilon) * self.step / self.unit
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -189,151 +267,602 @@ class Bounds:
         return max(self.tight - self.before, 0.0)
 
 
-def about(column: Column, value: float, precision: float, epsilon: float) -> Bounds:
+def about(column: Column, value: float, precision: float, epsilon: float, *, record: float = 0.0) -> Bounds:
     """All bounds for the goal "within `precision` of `value`", the victim's true value.
+
+    `epsilon` is per unit of the column, and `record` what any two different values cost beside it.
 
     >>> found = about(Column.uniform(0, 100, unit=5), 50, 5, 1.0)
     >>> [round(each, 4) for each in (found.simplified, found.shell, found.precise, found.tight)]
     [1.0, 0.9, 0.8005, 0.6688]
     """
-    size, reach, at = _size("epsilon", epsilon), column.within(precision), column.place(value)
+    reach, at = column.within(precision), column.place(value)
     first, last = max(at - reach, 0), min(at + reach, column.size - 1)
-    rate = size * column.step / column.unit  # per step
-    chances = column.chances
-    p = min(float(chances[first : last + 1].sum()), 1.0)
-    if not chances[first : last + 1].any() or not (chances[:first].any() or chances[last + 1 :].any()):
-        p = float(bool(chances[first : last + 1].any()))
+    return _interval(column, first, last, column.rate(epsilon), _size("record", record))
+
+
+def above(column: Column, limit: float, epsilon: float, *, record: float = 0.0) -> tuple[Bounds, Bounds]:
+    """All bounds for the goal "at least `limit`", and for its opposite.
+
+    >>> rich, poor = above(Column.uniform(0, 99), 90, 0.1)
+    >>> round(rich.before, 2), round(rich.tight, 3), round(poor.before, 2), round(poor.tight, 3)
+    (0.1, 0.632, 0.9, 1.0)
+    """
+    at = math.ceil((limit - column.low) / column.step - 1e-9)
+    if not 0 < at < column.size:
+        high = column.low + (column.size - 1) * column.step
+        raise InvalidParameter("limit", limit, f"give one above {column.low:g} and at most {high:g}")
+    rate, all_ = column.rate(epsilon), _size("record", record)
+    upper, lower = (_interval(column, *ends, rate, all_) for ends in ((at, column.size - 1), (0, at - 1)))
+    return upper, lower
+
+
+def _interval(column: Column, first: int, last: int, rate: float, record: float) -> Bounds:
+    chances, inside = column.chances, np.arange(first, last + 1)
+    there = chances[first : last + 1]
+    p = min(float(there.sum()), 1.0)
+    elsewhere = bool(chances[:first].any() or chances[last + 1 :].any() or column.beyond > 0)
+    if not there.any() or not elsewhere:
+        p = float(bool(there.any()))
         return Bounds(p, p, p, p, p)  # it is impossible, or certain: nothing changes that
-    widest = rate * (column.size - 1)
+    if rate == 0:
+        plain = simplified(p, record)
+        return Bounds(p, plain, plain, plain, plain)
+    widest = math.inf if column.beyond else rate * (column.size - 1)
+    radius = (last - first) / 2
     outside = np.concatenate([chances[:first], chances[last + 1 :]])
-    away = np.abs(np.concatenate([np.arange(first), np.arange(last + 1, column.size)]) - at)
-    weight = float((outside * np.exp(-rate * (away + reach))).sum())
+    away = np.abs(np.concatenate([np.arange(first), np.arange(last + 1, column.size)]) - (first + last) / 2)
+    weight = float((outside * np.exp(-rate * (away + radius))).sum())
     shell = min(_up(p / (p + weight)), 1.0) if weight > 0 else 1.0
     left, right = _sides(chances, rate)
-    inside = np.arange(first, last + 1)
-    before = left[first - 1] * np.exp(-rate * (inside - first + 1)) if first else np.zeros(len(inside))
-    after = right[last + 1] * np.exp(-rate * (last + 1 - inside)) if last + 1 < column.size else 0.0
-    beyond = before + after  # the sum of pi exp(-epsilon d) outside, seen from each value inside
+    edges = (
+        float(left[first - 1]) if first else 0.0,
+        float(right[last + 1]) if last + 1 < column.size else 0.0,
+    )
     odds = 0.0  # N / A at least
-    for edge, away in (
-        (left[first - 1] if first else 0.0, inside - first),
-        (right[last + 1] if last + 1 < column.size else 0.0, last - inside),
-    ):
+    for edge, far in zip(edges, (inside - first, last - inside), strict=True):
         with np.errstate(over="ignore"):
-            grown = float((chances[inside] * np.exp(rate * away)).sum())
-        odds += float(edge) * math.exp(-rate) / grown
+            grown = float((there * np.exp(rate * far)).sum())
+        odds += edge * math.exp(-rate) / grown
     precise = min(_up(1 / (1 + odds)), 1.0)
-    total = left[inside] + right[inside] - chances[inside]
-    posterior = 1 - beyond / np.where(total > 0, total, 1.0)
-    tight = min(_up(float(posterior.max())), 1.0)
-    bounds = [simplified(p, widest), shell, precise, max(tight, p)]
-    return Bounds(p, *itertools.accumulate(bounds, min))  # each holds where those before it do
+    beyond = edges[0] * np.exp(-rate * (inside - first + 1)) + edges[1] * np.exp(-rate * (last + 1 - inside))
+    total = left[inside] + right[inside] - there
+    tight = min(_up(float((1 - beyond / np.where(total > 0, total, 1.0)).max())), 1.0)
+    bounds = [simplified(p, widest) if math.isfinite(widest) else 1.0, shell, precise, max(tight, p)]
+    # each holds where those before it do; and what is paid for any two values comes on top
+    return Bounds(p, *(simplified(each, record) for each in itertools.accumulate(bounds, min)))
 
 
-def worst_value(column: Column, precision: float, epsilon: float) -> tuple[float, float]:
+def worst_value(
+    column: Column, precision: float, epsilon: float, *, record: float = 0.0
+) -> tuple[float, float]:
     """The true value at which most can be gained, and that advantage by the tight bound; rounded up.
+
+    Blocks of values and of tops of tents are looked at together, as long as their bound is above what was
+    found elsewhere.
 
     >>> value, gained = worst_value(Column.uniform(0, 100, unit=5), 5, 1.0)
     >>> value, round(gained, 4)
     (5.0, 0.7803)
     """
-    size, reach = _size("epsilon", epsilon), column.within(precision)
-    rate = size * column.step / column.unit
-    chances, count = column.chances, column.size
-    left, right = _sides(chances, rate)
-    total = left + right - chances
-    places = np.arange(count)
-    first, last = np.maximum(places - reach, 0), np.minimum(places + reach, count - 1)
-    sums = np.concatenate([[0.0], np.cumsum(chances)])
-    before = sums[last + 1] - sums[first]
-    ends_left = np.concatenate([[0.0], left])  # of the value before the goal
-    ends_right = np.concatenate([right, [0.0]])
-    best = np.zeros(count)
-    for shift in range(-reach, reach + 1):
-        top = places + shift
-        good = (top >= first) & (top <= last)
-        c, f, t = top[good], first[good], last[good]
-        beyond = ends_left[f] * np.exp(-rate * (c - f + 1)) + ends_right[t + 1] * np.exp(-rate * (t + 1 - c))
-        weight = total[c]
-        gained = np.where(weight > 0, 1 - beyond / np.where(weight > 0, weight, 1.0), 0.0)
-        best[good] = np.maximum(best[good], gained)
-    gained = best - before
-    worst = int(np.argmax(gained))
-    return column.low + worst * column.step, min(max(_up(float(gained[worst])), 0.0), 1.0)
+    search = _Search(column, column.within(precision), column.rate(epsilon), _size("record", record))
+    place, gained = search.worst()
+    return column.low + place * column.step, min(max(gained + ROOM, 0.0), 1.0)
 
 
-def epsilon_for(column: Column, precision: float, advantage: float, *, value: float | None = None) -> float:
+class _Search:
+    """Of all victims' values x and all tops c of tents in the goal of x, the pair that gains most."""
+
+    def __init__(self, column: Column, reach: int, rate: float, record: float) -> None:
+        self.reach, self.rate, self.count = reach, rate, column.size
+        self.factor = math.exp(-record)
+        chances = column.chances
+        left, right = _sides(chances, rate)
+        self.total = left + right - chances
+        self.sums = np.concatenate([[0.0], np.cumsum(chances)])
+        self.left = np.concatenate([[0.0], left])  # at a place: of the values before it
+        self.right = np.concatenate([right, [0.0]])
+        if rate == 0:
+            self.total = self.total + column.beyond  # where distance costs nothing, what is far away counts
+            self.far = column.beyond
+        else:
+            self.far = 0.0
+
+    def bound(self, x: Places, c: Places, width: int) -> tuple[Floats, Floats]:
+        """For victims x .. x + width - 1 and tops c .. c + width - 1: what is gained at most; and of the
+        middle of both, exactly (nothing if that top is not in that goal).
+
+        Goals are taken as wide as the widest, and their prior as small as what all have in common. What is
+        outside of a goal, as the top moves, is convex: it lies above its tangent in the middle.
+        """
+        ends = self.count - 1
+        x_last, c_last = np.minimum(x + width - 1, ends), np.minimum(c + width - 1, ends)
+        first, last = np.maximum(x - self.reach, 0), np.minimum(x_last + self.reach, ends)
+        middle = (c + c_last) / 2
+        before = self.left[first] * np.exp(-self.rate * (middle - first + 1))
+        after = self.right[last + 1] * np.exp(-self.rate * (last + 1 - middle))
+        outside = before + after - np.abs(after - before) * self.rate * (c_last - c) / 2
+        total = self._peaks(width)[c // width]
+        inner = np.maximum(x_last - self.reach, 0), np.minimum(x + self.reach, ends)
+        mass = np.where(inner[1] >= inner[0], self.sums[inner[1] + 1] - self.sums[np.minimum(*inner)], 0.0)
+        most = self._after(np.maximum(outside, 0.0) + self.far, total) - mass
+        return most, self._exactly((x + x_last) // 2, (c + c_last) // 2)
+
+    def _exactly(self, x: Places, c: Places) -> Floats:
+        """What is gained about x by the tent with its top at c; nothing if that is not in the goal."""
+        first, last = np.maximum(x - self.reach, 0), np.minimum(x + self.reach, self.count - 1)
+        top = np.clip(c, first, last)
+        outside = self.left[first] * np.exp(-self.rate * (top - first + 1)) + self.far
+        outside = outside + self.right[last + 1] * np.exp(-self.rate * (last + 1 - top))
+        found = self._after(outside, self.total[top]) - (self.sums[last + 1] - self.sums[first])
+        return np.where(top == c, found, 0.0)
+
+    def _after(self, outside: Floats, total: Floats) -> Floats:
+        """The posterior where so much of the total is outside of the goal."""
+        with np.errstate(invalid="ignore"):
+            share = np.minimum(np.where(total > 0, outside / total, 1.0), 1.0)
+        inside = 1 - share + 4 * ULP  # what is rounded here must not be lost
+        found: Floats = inside / (inside + self.factor * share)
+        return found
+
+    def _peaks(self, width: int) -> Floats:
+        """The largest total in every block of tops."""
+        found: Floats = np.maximum.reduceat(self.total, np.arange(0, self.count, width))
+        return found
+
+    def worst(self, floor: float = -1.0) -> tuple[int, float]:
+        """The victim's place, and what is gained at most.
+
+        With a floor, it is only told whether more is gained: the search ends when it is decided.
+        """
+        if self.reach <= FEW:
+            return self._plainly()
+        width = 1
+        while (self.count / width) * (2 * self.reach / width + 3) > FIRST:
+            width *= 2
+        x = np.arange(0, self.count, width)
+        shifts = np.arange(-self.reach // width - 1, self.reach // width + 2) * width
+        xs, cs = self._possible(np.repeat(x, len(shifts)), np.add.outer(x, shifts).reshape(-1), width)
+        best, place = 0.0, 0
+        while len(xs):
+            most, exactly = self.bound(xs, cs, width)
+            at = int(np.argmax(exactly))
+            if exactly[at] > best:
+                best, place = float(exactly[at]), int(min(xs[at] + (width - 1) // 2, self.count - 1))
+            kept = most > max(best + CLOSE, floor)
+            if width == 1 or not kept.any() or best > floor >= 0:
+                break
+            if 4 * int(kept.sum()) > MOST_BLOCKS:
+                return place, float(most.max())  # too many are as bad: the bound holds all the same
+            width //= 2
+            halves = np.array([0, width])
+            xs, cs = self._possible(
+                np.add.outer(xs[kept], np.repeat(halves, 2)).reshape(-1),
+                np.add.outer(cs[kept], np.tile(halves, 2)).reshape(-1),
+                width,
+            )
+        return place, best + CLOSE
+
+    def _plainly(self) -> tuple[int, float]:
+        """The same for a goal of few steps: all pairs, away from the ends by slices."""
+        k, n = self.reach, self.count
+        ends = sorted({*range(min(k, n)), *range(max(n - k, 0), n)})
+        xs = np.repeat(np.array(ends, dtype=np.int64), 2 * k + 1)
+        cs = xs + np.tile(np.arange(-k, k + 1), len(ends))
+        best, place = 0.0, 0
+        kept = (cs >= 0) & (cs < n)
+        if kept.any():
+            exactly = self._exactly(xs[kept], cs[kept])
+            at = int(np.argmax(exactly))
+            best, place = max(float(exactly[at]), 0.0), int(xs[kept][at])
+        if n > 2 * k:
+            mass = self.sums[2 * k + 1 :] - self.sums[: n - 2 * k]
+            most = np.zeros(n - 2 * k)
+            for shift in range(-k, k + 1):
+                total = self.total[k + shift : n - k + shift]
+                outside = self.left[: n - 2 * k] * math.exp(-self.rate * (k + shift + 1)) + self.far
+                outside += self.right[2 * k + 1 :] * math.exp(-self.rate * (k + 1 - shift))
+                np.maximum(most, self._after(outside, total), out=most)
+            most -= mass
+            if float(most.max()) > best:
+                best, place = float(most.max()), k + int(np.argmax(most))
+        return place, best + CLOSE
+
+    def _possible(self, x: Places, c: Places, width: int) -> tuple[Places, Places]:
+        """Those blocks in which some top lies in the goal of some victim."""
+        last = np.minimum(c + width - 1, self.count - 1)
+        good = (x < self.count) & (c >= 0) & (c < self.count)
+        good &= (last >= x - self.reach) & (c <= x + width - 1 + self.reach)
+        return x[good], c[good]
+
+
+def epsilon_for(
+    column: Column,
+    precision: float,
+    advantage: float,
+    *,
+    value: float | None = None,
+    record: float = 0.0,
+) -> float:
     """The largest epsilon that keeps the advantage, for one true value or for every; rounded down.
 
     It is found by halving: the bound grows with epsilon, since a larger one allows every likelihood that a
-    smaller one does. What is returned was seen to keep the advantage.
+    smaller one does. What is returned was seen to keep the advantage; 0 if `record` alone does not.
 
     >>> ages = Column.uniform(0, 100, unit=5)
     >>> epsilon = epsilon_for(ages, 5, 0.1, value=50)
     >>> round(epsilon, 4), about(ages, 50, 5, epsilon).advantage <= 0.1
     (0.1713, True)
     """
+
     eta = _advantage(advantage)
 
-    def gained(epsilon: float) -> float:
-        if value is None:
-            return worst_value(column, precision, epsilon)[1]
-        return about(column, value, precision, epsilon).advantage
+    def keeps(epsilon: float) -> bool:
+        if value is not None:
+            return about(column, value, precision, epsilon, record=record).advantage <= eta
+        search = _Search(column, column.within(precision), column.rate(epsilon), _size("record", record))
+        return search.worst(max(eta - CLOSE - ROOM, 0.0))[1] + ROOM <= eta
 
+    return largest(keeps)
+
+
+def record_for(column: Column, precision: float, advantage: float) -> float:
+    """The largest price of any two different values that keeps the advantage for every value; rounded down.
+
+    >>> round(record_for(Column.uniform(0, 100), 2, 0.1), 4)
+    1.2164
+    """
+    reach, places = column.within(precision), np.arange(column.size)
+    sums = np.concatenate([[0.0], np.cumsum(column.chances)])
+    first, last = np.maximum(places - reach, 0), np.minimum(places + reach, column.size - 1)
+    masses = np.clip(sums[last + 1] - sums[first], 0.0, 1.0)
+    return reach_for(masses.tolist(), advantage)
+
+
+def reach_for(chances: Iterable[float], advantage: float) -> float:
+    """The largest reach that keeps the advantage for goals of all these prior probabilities; rounded down.
+
+    >>> round(reach_for([0.25, 0.5], 0.05), 4)
+    0.2007
+    """
+    return min((simplified_reach(p, advantage) for p in set(chances)), default=math.inf)
+
+
+def largest(keeps: Callable[[float], bool]) -> float:
+    """The largest epsilon that keeps something, by halving; rounded down.
+
+    What keeps it must not come back above one that does not. Infinity if all up to 10,000 keep it, 0 if none.
+    """
     low, high = 0.0, 1.0
-    while gained(high) <= eta:
+    while keeps(high):
         low, high = high, 2 * high
         if high > 10_000:
             return math.inf  # the goal is likely enough already
-    for _ in range(ROUNDS):
+    while high > 1e-12 and high - low > 1e-6 * high:
         middle = (low + high) / 2
-        if high - low <= 1e-9 * high or not low < middle < high:
-            break
-        low, high = (middle, high) if gained(middle) <= eta else (low, middle)
+        low, high = (middle, high) if keeps(middle) else (low, middle)
     return low
+
+
+def _places(low: float, high: float, step: float) -> int:
+    count = round((high - low) / _size("step", step)) + 1 if step > 0 else 0
+    if not (math.isfinite(low) and math.isfinite(high) and count >= 1):
+        raise InvalidParameter("high", high, f"give a bound of at least {low:g}, and a step above 0")
+    if count > MOST_VALUES:
+        raise InvalidParameter("step", step, f"that is {count:,} values: give a step that makes fewer")
+    return count
 
 
 def _sides(chances: Floats, rate: float) -> tuple[Floats, Floats]:
     """For every place the sums over it and those before (after) it of chance * exp(-rate * distance)."""
-    return _decayed(chances, math.exp(-rate)), _decayed(chances[::-1], math.exp(-rate))[::-1]
+    return _decayed(chances, rate), _decayed(chances[::-1], rate)[::-1]
 
 
-def _decayed(chances: Floats, a: float) -> Floats:
-    found = np.empty(len(chances))
-    held = 0.0
-    for i, chance in enumerate(chances.tolist()):
-        held = held * a + chance
-        found[i] = held
+def _decayed(chances: Floats, rate: float) -> Floats:
+    """The sum at a place is what is there, and exp(-rate) times the sum before. By blocks, in which what
+    grows by exp(rate) from place to place stays within floats."""
+    width = int(min(max(300 / rate, 1), 2000)) if rate > 0 else 2000
+    padded = np.zeros(-(-len(chances) // width) * width)
+    padded[: len(chances)] = chances
+    places = np.arange(width)
+    grown, shrunk = np.exp(rate * places) if width > 1 else np.ones(1), np.exp(-rate * places)
+    blocks = np.cumsum(padded.reshape(-1, width) * grown, axis=1) * shrunk
+    before, held, over = np.empty(len(blocks)), 0.0, math.exp(-rate * (width - 1))
+    for i, end in enumerate(blocks[:, -1].tolist()):
+        before[i] = held
+        held = end + held * math.exp(-rate) * over
+    blocks += np.outer(before, shrunk * math.exp(-rate))
+    found: Floats = blocks.reshape(-1)[: len(chances)]
     return found
 
 
 # By any space ------------------------------------------------------------
 
 
-def tight(belief: Finite[X], goal: Sequence[X], distance: Distance[X], epsilon: float) -> float:
-    """The largest posterior of a goal over all likelihoods with this epsilon: by a linear program, in floats.
+def tight(belief: Finite[X], goal: Iterable[X], distance: Distance[X], epsilon: float) -> float:
+    """The largest posterior of a goal over all likelihoods with this epsilon, by a program; rounded up.
 
-    For a goal that is no interval: a union, several columns at once. The program's value is moved up by what
-    a solver may miss.
+    For a goal that is no interval: a union, several columns at once. What is solved for are posteriors, so
+    that all are of order one; secrets that nobody believes in change nothing, since a likelihood on the
+    others can be continued to them. The bound of the program is proved (`programs`).
 
     >>> from sfumato.utility.gain import uniform
     >>> round(tight(uniform(range(101)), range(45, 56), lambda x, y: abs(x - y) / 5, 1.0), 4)
     0.6688
     """
-    size, inside = _size("epsilon", epsilon), set(goal)
-    if missing := [x for x in inside if x not in belief.outcomes]:
-        raise InvalidParameter("goal", missing[0], "name secrets of the prior")
-    count = len(belief.outcomes)
-    chances = [float(mass) for mass in belief.masses]
-    worth = np.array([p if x in inside else 0.0 for x, p in zip(belief.outcomes, chances, strict=True)])
-    program = Program(worth)
-    program.row(list(range(count)), chances, low=1, high=1)
-    for i, x in enumerate(belief.outcomes):
-        for j, other in enumerate(belief.outcomes):
+    size, (secrets, chances, inside) = _size("epsilon", epsilon), _split(belief, goal)
+    if not any(inside) or all(inside):
+        return float(any(inside))
+    if len(secrets) > MANY:
+        advice = f"a program is solved for up to {MANY}: take `precise`, or group them"
+        raise InvalidParameter("prior", f"{len(secrets)} secrets", advice)
+    program = Program(np.array(inside, dtype=np.float64))
+    program.row(list(range(len(secrets))), [1.0] * len(secrets), low=1, high=1)
+    for i, x in enumerate(secrets):
+        for j, other in enumerate(secrets):
             if i != j:
-                shrunk = math.exp(-min(size * float(distance(x, other)), 700.0))
-                program.row([i, j], [shrunk, -1.0], low=-math.inf, high=0)
+                apart = size * float(distance(x, other))
+                log = math.log(chances[j]) - math.log(chances[i]) - min(apart, 700.0)
+                log -= 16 * ULP * (2 + abs(log) + apart)  # rounded so that more is allowed
+                if abs(log) > FAINT:
+                    continue  # to leave one out is to allow more, and of so little there is nothing to gain
+                # posterior(x) e^log <= posterior(other), divided so that no number is above 1
+                pair = [math.exp(log), -1.0] if log < 0 else [1.0, -math.exp(-log)]
+                program.row([i, j], pair, low=-math.inf, high=0)
     return min(program.solve("epsilon").bound, 1.0)
+
+
+def precise(belief: Finite[X], goal: Iterable[X], distance: Distance[X], epsilon: float) -> float:
+    """What the posterior of a goal is at most by the precise bound, in any space; rounded up.
+
+    >>> from sfumato.utility.gain import uniform
+    >>> round(precise(uniform(range(101)), range(45, 56), lambda x, y: abs(x - y) / 5, 1.0), 4)
+    0.8005
+    """
+    size, (secrets, chances, inside) = _size("epsilon", epsilon), _split(belief, goal)
+    if not any(inside) or all(inside):
+        return float(any(inside))
+    odds = 0.0
+    for z, pi, is_in in zip(secrets, chances, inside, strict=True):
+        if not is_in:
+            logs = [
+                math.log(p) + size * float(distance(b, z))
+                for b, p, within in zip(secrets, chances, inside, strict=True)
+                if within
+            ]
+            most = max(logs)
+            grown = most + math.log(math.fsum(math.exp(each - most) for each in logs))
+            odds += math.exp(math.log(pi) - grown)
+    return min(_up(1 / (1 + odds)), 1.0)
+
+
+def _split(belief: Finite[X], goal: Iterable[X]) -> tuple[list[X], list[float], list[bool]]:
+    """The secrets that somebody believes in, their chances, and which of them are in the goal."""
+    wanted = set(goal)
+    if missing := [x for x in wanted if x not in belief.outcomes]:
+        raise InvalidParameter("goal", missing[0], "name secrets of the prior")
+    kept = [(x, float(mass)) for x, mass in zip(belief.outcomes, belief.masses, strict=True) if mass > 0]
+    return [x for x, _ in kept], [p for _, p in kept], [x in wanted for x, _ in kept]
+
+
+# Goals, and several columns ------------------------------------------------------------
+
+
+def near(precision: float) -> Goal[float]:
+    """A guess is right within so much of the truth."""
+    return lambda x, z: abs(x - z) <= precision
+
+
+def same(x: object, z: object) -> bool:
+    """A guess is right if it is the truth: for categories."""
+    return x == z
+
+
+def fact(holds: Callable[[X], bool]) -> Goal[X]:
+    """What is to be found out is whether this holds, such as an income above 100,000."""
+    return lambda x, z: holds(x) == holds(z)
+
+
+def every(*goals: Goal[Any]) -> Goal[tuple[Any, ...]]:
+    """Right about all columns (AND).
+
+    >>> both = every(near(2), same)
+    >>> both((40, "A"), (41, "A")), both((40, "A"), (41, "B"))
+    (True, False)
+    """
+    return lambda x, z: all(goal(*pair) for goal, *pair in zip(goals, x, z, strict=True))
+
+
+def either(*goals: Goal[Any]) -> Goal[tuple[Any, ...]]:
+    """Right about at least one column (OR)."""
+    return lambda x, z: any(goal(*pair) for goal, *pair in zip(goals, x, z, strict=True))
+
+
+def independent(*beliefs: Finite[Any]) -> Finite[tuple[Any, ...]]:
+    """The joint belief about columns that say nothing about each other.
+
+    >>> from sfumato.utility.gain import uniform
+    >>> independent(uniform(range(2)), uniform("ab")).outcomes
+    ((0, 'a'), (0, 'b'), (1, 'a'), (1, 'b'))
+    """
+    pairs = [list(zip(each.outcomes, each.masses, strict=True)) for each in beliefs]
+    combined = list(itertools.product(*pairs))
+    outcomes = tuple(tuple(x for x, _ in each) for each in combined)
+    return Finite(
+        outcomes, tuple(math.prod((mass for _, mass in each), start=Fraction(1)) for each in combined)
+    )
+
+
+def manhattan(*units: float) -> Distance[Any]:
+    """The sum over columns of how far they differ, in these units; with their ranges as units: normalised.
+
+    >>> manhattan(5, 1000)((40, 20_000), (45, 23_000))
+    4.0
+    """
+    return lambda x, z: math.fsum(abs(a - b) / unit for a, b, unit in zip(x, z, units, strict=True))
+
+
+def furthest(*units: float) -> Distance[Any]:
+    """The largest over columns of how far they differ, in these units."""
+    return lambda x, z: max(abs(a - b) / unit for a, b, unit in zip(x, z, units, strict=True))
+
+
+def most_gained(
+    belief: Finite[X], goal: Goal[X], distance: Distance[X] | None, epsilon: float, *, record: float = 0.0
+) -> tuple[X, float]:
+    """The true value at which most can be gained, and that: by a program for every goal; rounded up.
+
+    Without a distance any two values are one apart.
+
+    >>> from sfumato.utility.gain import uniform
+    >>> both = independent(uniform(range(5)), uniform("ab"))
+    >>> value, gained = most_gained(both, every(near(1), same), None, 1.0)
+    >>> value, round(gained, 4)
+    ((1, 'a'), 0.2381)
+    """
+    found: dict[frozenset[X], float] = {}
+    worst, most = belief.outcomes[0], 0.0
+    for x in belief.outcomes:
+        right = frozenset(z for z in belief.outcomes if goal(x, z))
+        if right not in found:
+            before = float(sum((belief.mass(z) for z in right), Fraction(0)))
+            after = (
+                simplified(before, _size("epsilon", epsilon))
+                if distance is None
+                else tight(belief, right, distance, epsilon)
+            )
+            found[right] = simplified(after, record) - before
+        if found[right] > most:
+            worst, most = x, found[right]
+    return worst, min(_up(most), 1.0)
+
+
+# What the attacker knows ------------------------------------------------------------
+
+
+def gained(
+    table: Table[X, Y],
+    belief: Finite[X],
+    goal: Goal[X],
+    *,
+    knows: Callable[[X], Hashable] = lambda _: None,
+) -> Fraction:
+    """The most that an attacker gains by an output of this very mechanism: exact.
+
+    Secrets are databases; `knows` tells what the attacker sees of one beforehand: databases with the same
+    value are one class to her. It is the largest posterior less prior of a goal, over all classes, truths
+    and outputs.
+
+    >>> from sfumato.mechanisms import Table
+    >>> from sfumato.utility.gain import uniform
+    >>> gained(Table.geometric(ratio=Fraction(1, 2), size=2), uniform(range(2)), same)
+    Fraction(1, 6)
+    """
+    rows = dict(zip(table.secrets, table.rows, strict=True))
+    most = Fraction(0)
+    for members in _classes(belief, knows):
+        whole = sum((mass for _, mass in members), Fraction(0))
+        for x, _ in members:
+            right = [(z, mass) for z, mass in members if goal(x, z)]
+            before = sum((mass for _, mass in right), Fraction(0)) / whole
+            for y in range(len(table.outputs)):
+                seen = sum((mass * rows[z][y] for z, mass in members), Fraction(0))
+                if seen > 0:
+                    told = sum((mass * rows[z][y] for z, mass in right), Fraction(0))
+                    most = max(most, told / seen - before)
+    return most
+
+
+def claim(
+    belief: Finite[tuple[Any, ...]],
+    who: int,
+    goal: Goal[Any],
+    epsilon: float,
+    *,
+    knows: Callable[[tuple[Any, ...]], Hashable] = lambda _: None,
+    group: int = 1,
+) -> float:
+    """What an attacker may gain about record `who` of a database by any mechanism with this epsilon.
+
+    It holds if, given what is known, that record says nothing about the others: then the others can be
+    averaged out, and what is left is a likelihood of that record with the same epsilon. If not, the claim is
+    refused, unless `group` says how many records depend on each other: they cost that many times epsilon.
+
+    >>> from sfumato.utility.gain import uniform
+    >>> people = independent(uniform((0, 1)), uniform((0, 1)))
+    >>> round(claim(people, 0, same, 1.0), 4)
+    0.2311
+    >>> claim(people, 0, same, 1.0, knows=sum)
+    Traceback (most recent call last):
+    sfumato.errors.InvalidParameter: ...
+    """
+    most = 0.0
+    for members in _classes(belief, knows):
+        whole = sum((mass for _, mass in members), Fraction(0))
+        own: dict[Any, Fraction] = {}
+        others: dict[Any, Fraction] = {}
+        for database, mass in members:
+            rest = database[:who] + database[who + 1 :]
+            own[database[who]] = own.get(database[who], Fraction(0)) + mass / whole
+            others[rest] = others.get(rest, Fraction(0)) + mass / whole
+        joint = {(x[who], x[:who] + x[who + 1 :]): mass / whole for x, mass in members}
+        apart = all(joint.get((x, r), 0) == p * q for x, p in own.items() for r, q in others.items())
+        if group == 1 and not apart:
+            raise InvalidParameter(
+                "prior",
+                f"record {who} depends on others",
+                "a claim about one record needs records that are independent given what is known; if no more "
+                "than k depend on each other, give group=k: they cost k epsilon",
+            )
+        for x in own:
+            p = float(sum((mass for z, mass in own.items() if goal(x, z)), Fraction(0)))
+            most = max(most, simplified(p, group * _size("epsilon", epsilon)) - p)
+    return min(_up(most), 1.0)
+
+
+def _classes(belief: Finite[X], knows: Callable[[X], Hashable]) -> list[list[tuple[X, Fraction]]]:
+    found: dict[Hashable, list[tuple[X, Fraction]]] = {}
+    for x, mass in zip(belief.outcomes, belief.masses, strict=True):
+        if mass > 0:
+            found.setdefault(knows(x), []).append((x, mass))
+    return list(found.values())
+
+
+# On average ------------------------------------------------------------
+
+
+def on_average(chance: float, bound: Bound) -> float:
+    """The chance of a right guess after an output, on average over outputs and truths, is at most this.
+
+    With a delta, and with Gaussian noise, some outputs tell everything, however seldom: no bound holds for
+    every output. But if P(S) <= e^epsilon Q(S) + delta for any two truths and any event S, then with T for
+    the least such bound, T(q) = min(delta + e^epsilon q, 1 - e^-epsilon (1 - delta - q)), a guess is right on
+    average with at most T(p), where p is the chance of the best guess without the output. Proof. Let S_x be
+    the outputs after which the guess is right if x is the truth, and Q the law of any one truth. The chance
+    is the sum of pi(x) P_x(S_x), at most that of pi(x) T(Q(S_x)), at most T of the sum of pi(x) Q(S_x), for T
+    is concave and grows. Under Q the output says nothing about x, so that sum is the chance of a guess made
+    without it: at most p. QED It holds for every epsilon with its delta; the least of many is returned.
+
+    >>> round(on_average(0.05, Bound(epsilon=Fraction(1))), 4)
+    0.1359
+    >>> round(on_average(0.05, Bound(rho=Fraction(1, 8))), 4)
+    0.15
+    """
+    p = _chance("chance", chance)
+    best = 1.0
+    for epsilon in _epsilons(bound):
+        delta = float(bound.delta_at(Fraction(epsilon)))
+        best = min(best, delta + math.exp(epsilon) * p, 1 - math.exp(-epsilon) * (1 - delta - p))
+    return min(max(_up(best), p), 1.0)
+
+
+def _epsilons(bound: Bound) -> list[float]:
+    """Where to look: at a pure epsilon, and around where the loss of a zCDP mechanism is."""
+    found = [] if bound.epsilon is None else [float(bound.epsilon) * (1 + 4 * ULP)]
+    if bound.rho is not None and bound.epsilon is None:
+        middle, spread = float(bound.rho), math.sqrt(2 * float(bound.rho))
+        found += [max(middle + spread * k / 4, 0.0) for k in range(-8, 25)]
+    return found
 
 
 # Checks ------------------------------------------------------------

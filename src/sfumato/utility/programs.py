@@ -12,6 +12,7 @@ round is added, too. So a wrong solver would make the bound worse, never false.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,9 +70,13 @@ class Program:
         """The best point and its value; or the refusal, which names what was to be found."""
         if highspy is None:
             raise ImportError('linear programs need HiGHS. Run: pip install "sfumato[optimal]"')
-        found = self._solved(what, advice, SHARP[0])
+        try:
+            found = self._solved(what, advice, SHARP[0])
+        except InvalidParameter:  # it happens where coefficients are very small
+            found = self._solved(what, advice, 1.0)
         if found.bound - found.value > CLOSE * max(1.0, abs(found.value)):  # solved more sharply, or less
-            found = min(found, self._solved(what, advice, SHARP[1]), key=lambda each: each.bound)
+            with suppress(InvalidParameter):
+                found = min(found, self._solved(what, advice, SHARP[1]), key=lambda each: each.bound)
         return found
 
     def _solved(self, what: str, advice: str, sharp: float) -> Solved:
