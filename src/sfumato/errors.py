@@ -148,6 +148,19 @@ class BudgetExceeded(SfumatoError):
         )
 
 
+class PromiseBroken(BudgetExceeded):
+    """There is budget left, but an answer at this price would break a promise of the owner."""
+
+    def __init__(self, name: str, asked: str, left: str, promise: str) -> None:
+        self.whose, self.asked, self.left = name, asked, left
+        SfumatoError.__init__(
+            self,
+            f"this query asks for {asked}, which would break a promise of {name!r}: {promise}. Nothing was "
+            "spent and no row was read. Ask for less, ask something that tells less about that, or repeat an "
+            "earlier question (repeats are free). What is left of each promise: sfumato check POLICY",
+        )
+
+
 class LedgerError(SfumatoError):
     """The ledger file cannot be used."""
 

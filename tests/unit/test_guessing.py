@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,15 +13,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sfumato.errors import InvalidParameter
-from sfumato.utility.gain import uniform, weighted
+from sfumato.mechanisms import Bound, Table
+from sfumato.utility import guessing
+from sfumato.utility.gain import identity, uniform, utility, weighted
+from sfumato.utility.goals import (
+    claim,
+    either,
+    every,
+    fact,
+    furthest,
+    gained,
+    independent,
+    manhattan,
+    most_gained,
+    near,
+    precise,
+    same,
+    tight,
+)
 from sfumato.utility.guessing import (
     Column,
     about,
+    above,
     epsilon_for,
+    largest,
+    on_average,
+    record_for,
     simplified,
     simplified_low,
     simplified_reach,
-    tight,
     worst_chance,
     worst_reach,
     worst_value,
@@ -185,6 +206,246 @@ def test_a_million_values_take_a_scan() -> None:
     assert 0 < worst_value(column, 5, 0.1)[1] < 1
 
 
+# What a review found ------------------------------------------------------------------------------------
+
+
+def spiked(size: int, masses: dict[int, float], **more: float) -> Column:
+    chances = np.zeros(size)
+    for place, mass in masses.items():
+        chances[place] = mass
+    return Column(chances, **more)
+
+
+def test_blocks_that_stick_out_of_a_goal_are_not_forgotten() -> None:
+    steep = spiked(100_000, {49_152: 0.1, 49_153: 0.9}, step=1000.0)
+    assert worst_value(steep, 97_000, 1.0)[1] >= about(steep, 49_055_000.0, 97_000, 1.0).advantage > 0.89
+    assert 0 < epsilon_for(steep, 97_000, 0.5) < 1
+
+
+def test_no_epsilon_is_called_infinite_that_is_not() -> None:
+    assert largest(lambda epsilon: epsilon <= 900) == pytest.approx(900, rel=1e-5)
+    assert largest(lambda epsilon: epsilon <= 9e8, scale=1e6) == pytest.approx(9e8, rel=1e-5)
+    assert largest(lambda _: True) == math.inf
+    assert largest(lambda _: False) == 0
+    wide = Column.uniform(0, 100, unit=1e6)
+    for value in (None, 50):
+        epsilon = epsilon_for(wide, 5, 0.1, value=value)
+        assert 0 < epsilon < 1e6
+        assert about(wide, 50, 5, epsilon).advantage <= 0.1
+    assert 0 < record_for(Column(np.array([1.0, 1e-17])), 0, 0.1) < 40
+
+
+def test_small_chances_are_not_lost() -> None:
+    assert simplified(1e-310, 1.0) >= 1e-310
+    assert simplified(1e-310, 720.0) > 0.9
+    tiny = Column(np.array([1e-310, 1.0]))
+    assert about(tiny, 0, 0, 0.5, record=720.0).tight > 0.998
+    far = spiked(45, {0: 2.250938517178706e-36, 8: 1.0})
+    assert about(far, 0, 0, 6.298161379918114, record=39.11521584674849).tight == pytest.approx(
+        0.9994, abs=1e-4
+    )
+    gone = spiked(31, {0: 1e-80, 30: 1.0})
+    assert worst_value(gone, 0, 5.1, record=32.0)[1] >= 0.6885
+    bell = Column.normal(0, 1, step=0.1)
+    assert about(bell, bell.low + 4 * bell.step, 0, 0.5, record=30.0).tight >= 0.828278
+
+
+@pytest.mark.parametrize("eta", [1e-15, 1e-12, 1e-9, 1e-6])
+def test_small_advantages_are_rounded_down(eta: float) -> None:
+    assert worst_reach(eta)[0] <= 4 * eta
+    assert worst_reach(eta)[0] == pytest.approx(4 * eta, rel=1e-6)
+    exact = Fraction(eta) / Fraction(1, 4) + Fraction(eta) / Fraction(3, 4)  # and less, by terms of eta^2
+    assert simplified_reach(0.25, eta) <= float(exact)
+    assert simplified_reach(0.25, eta) == pytest.approx(float(exact), rel=1e-5)
+
+
+def test_values_that_nobody_believes_in_are_no_tops() -> None:
+    gap = spiked(4000, {2000: 0.1, 2001: 0.9})
+    assert about(gap, 1000, 1000, 0.5).tight == pytest.approx(0.1548, abs=1e-4)
+    assert worst_value(gap, 5, 0.5)[1] < 0.1
+    assert worst_value(spiked(4000, {0: 1.0}), 5, 0.5)[1] < 1e-6
+    assert worst_value(spiked(40, {0: 1.0}), 5, 0.5, record=40.0)[1] < 1e-6
+    late = spiked(100_003, {99_901: 0.45, 99_900: 0.55})
+    value, gained_ = worst_value(late, 100, 0.0, record=0.5)
+    assert about(late, value, 100, 0.0, record=0.5).advantage == pytest.approx(gained_, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=some.data())
+def test_the_search_finds_what_looking_at_everything_finds(data: some.DataObject) -> None:
+    size = data.draw(some.integers(2, 30))
+    weights = data.draw(some.lists(some.integers(0, 9), min_size=size, max_size=size).filter(any))
+    column = Column(np.array(weights) / sum(weights))
+    reach = data.draw(some.integers(0, size - 2))
+    epsilon, record = (
+        data.draw(some.sampled_from([0, 0.01, 1, 20])),
+        data.draw(some.sampled_from([0, 0.5, 3])),
+    )
+    few, first, most = data.draw(some.sampled_from([(12, 10**5, 10**6), (-1, 4, 10**6), (-1, 4, 40)]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guessing, "FEW", few)
+        patch.setattr(guessing, "FIRST", first)
+        patch.setattr(guessing, "MOST_BLOCKS", most)
+        value, gained_ = worst_value(column, reach, epsilon, record=record)
+    plainly = max(about(column, x, reach, epsilon, record=record).advantage for x in range(size))
+    assert gained_ >= plainly - 1e-9
+    if most > 40:
+        assert gained_ == pytest.approx(plainly, abs=1e-6)
+        assert about(column, value, reach, epsilon, record=record).advantage == pytest.approx(
+            plainly, abs=1e-6
+        )
+
+
+# Two prices, and other spaces -----------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=some.data())
+def test_two_prices_are_the_simplified_bound_of_the_tight_one(data: some.DataObject) -> None:
+    size = data.draw(some.integers(2, 7))
+    weights = data.draw(some.lists(some.integers(1, 9), min_size=size, max_size=size))
+    belief = weighted(dict(enumerate(weights)))
+    goal = data.draw(some.sets(some.integers(0, size - 1), min_size=1, max_size=size - 1))
+    a, b = data.draw(some.sampled_from([0.0, 0.3, 2.0])), data.draw(some.sampled_from([0.1, 1.0]))
+    both = tight(belief, goal, lambda x, z: a * (x != z) + b * abs(x - z), 1.0)
+    assert both == pytest.approx(simplified(tight(belief, goal, lambda x, z: abs(x - z), b), a), abs=1e-8)
+
+
+def test_several_columns_need_the_program_and_the_precise_bound_holds() -> None:
+    people = independent(uniform(range(4)), uniform(range(4)))
+    far = manhattan(1, 1)
+    for goal in (every(near(1), near(0)), either(near(0), near(0))):
+        truth, most = most_gained(people, goal, far, 0.5)
+        right = [z for z in people.outcomes if goal(truth, z)]
+        before = len(right) / 16
+        bound, loose = tight(people, right, far, 0.5), precise(people, right, far, 0.5)
+        assert most == pytest.approx(bound - before, abs=1e-8)
+        assert bound <= loose + 1e-12
+        tents = [
+            sum(math.exp(-0.5 * float(far(c, z))) for z in right)
+            / sum(math.exp(-0.5 * float(far(c, z))) for z in people.outcomes)
+            for c in people.outcomes
+        ]
+        assert bound >= max(tents) - 1e-9
+    assert furthest(1, 1)((0, 0), (2, 3)) == 3
+    # a fact: whether the value is at least 2
+    value, most = most_gained(uniform(range(4)), fact(lambda x: x >= 2), lambda x, z: abs(x - z), 1.0)
+    assert most == pytest.approx(
+        max(side.advantage for side in above(Column.uniform(0, 3), 2, 1.0)), abs=1e-8
+    )
+    assert value in range(4)
+
+
+def test_a_distance_that_is_none_is_no_trap() -> None:
+    three = uniform(range(3))
+    hops = {(0, 1): 0, (1, 2): 0, (0, 2): 10}
+
+    def far(x: int, z: int) -> int:
+        return hops.get((min(x, z), max(x, z)), 0)
+
+    assert most_gained(three, same, far, 1.0, record=1.0)[1] >= 0.3319
+    rare = weighted({0: 1, 1: 10**12})
+    assert tight(rare, [0], lambda x, z: abs(x - z), 0.01) == pytest.approx(1e-12, rel=0.05)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=some.data())
+def test_no_mechanism_of_ours_gains_more_than_the_claim(data: some.DataObject) -> None:
+    """Two people with a value each; a count of those at least 1, with geometric noise."""
+    ratio = data.draw(some.sampled_from([Fraction(1, 2), Fraction(1, 5), Fraction(9, 10)]))
+    beliefs = [
+        weighted(dict(enumerate(data.draw(some.lists(some.integers(1, 5), min_size=3, max_size=3)))))
+        for _ in range(2)
+    ]
+    people = independent(*beliefs)
+    stairs = Table.geometric(ratio=ratio, size=3)
+    rows = tuple(stairs.rows[sum(x >= 1 for x in database)] for database in people.outcomes)
+    table = Table(rows=rows, secrets=people.outcomes, outputs=stairs.outputs)
+    epsilon = -math.log(ratio)
+    about_first = lambda x, z: x[0] == z[0]  # noqa: E731
+    for knows in (lambda _: None, lambda database: database[1]):
+        seen = gained(table, people, about_first, knows=knows)
+        assert float(seen) <= claim(people, 0, same, epsilon, knows=knows)
+
+
+def test_whoever_knows_less_may_gain_more() -> None:
+    """She who knows Bob and the sum's noise learns about Alice; he who knows Alice already learns nothing."""
+    people = independent(uniform((0, 1)), uniform((0, 1)))
+    stairs = Table.geometric(ratio=Fraction(1, 4), size=3)
+    table = Table(
+        rows=tuple(stairs.rows[sum(x)] for x in people.outcomes),
+        secrets=people.outcomes,
+        outputs=stairs.outputs,
+    )
+    both = lambda x, z: x == z  # noqa: E731  # the goal: the whole database
+    knows_bob = gained(table, people, both, knows=lambda x: x[1])
+    knows_all = gained(table, people, both, knows=lambda x: x)
+    knows_none = gained(table, people, both)
+    assert knows_all == 0 < knows_bob < knows_none
+    with pytest.raises(InvalidParameter, match="group=k"):
+        claim(people, 0, same, 1.0, knows=sum)
+    assert claim(people, 0, same, 1.0, knows=sum, group=2) > claim(people, 0, same, 1.0)
+    for bad in (0, -1, True):
+        with pytest.raises(InvalidParameter, match="1 or more"):
+            claim(people, 0, same, 1.0, group=bad)
+    with pytest.raises(InvalidParameter, match="from 0 to 1"):
+        claim(people, 5, same, 1.0)
+
+
+# On average -----------------------------------------------------------------------------------------------
+
+
+def test_on_average_gaussian_noise_keeps_to_the_bound() -> None:
+    """A value of 0 .. 20 with discrete Gaussian noise: the chance of the best guess, summed exactly."""
+    for rho, reach in itertools.product((0.01, 0.1, 0.5), (0, 2)):
+        sigma = 20 / math.sqrt(2 * rho)
+        outputs = np.arange(-400, 421)
+        rows = np.exp(-((outputs[None, :] - np.arange(21)[:, None]) ** 2) / (2 * sigma**2))
+        rows /= rows.sum(axis=1, keepdims=True)
+        goals = [np.abs(np.arange(21) - w) <= reach for w in range(21)]
+        success = max_sum = float(np.max([rows[goal].sum(axis=0) / 21 for goal in goals], axis=0).sum())
+        before = max(float(goal.sum()) / 21 for goal in goals)
+        bound = on_average(before, Bound(rho=Fraction(rho)))
+        assert before < success <= bound, (rho, reach, max_sum)
+    assert on_average(0.05, Bound(epsilon=Fraction(800))) == 1.0
+    assert on_average(0.05, Bound(epsilon=Fraction(5), rho=Fraction(1, 8))) == pytest.approx(0.15, abs=1e-3)
+
+
+def test_on_average_a_delta_shows_and_no_output_is_safe() -> None:
+    """With delta the whole value is shown, else nothing: no bound for every output, but one on average."""
+    delta = Fraction(1, 100)
+    assert on_average(0.1, Bound(epsilon=Fraction(0), delta=delta)) == pytest.approx(0.11, abs=1e-6)
+    rows = tuple(
+        tuple(
+            delta if y == x else 1 - delta if y == "nothing" else Fraction(0) for y in (*range(10), "nothing")
+        )
+        for x in range(10)
+    )
+    table: Table[int, object] = Table(rows=rows, secrets=tuple(range(10)), outputs=(*range(10), "nothing"))
+    assert gained(table, uniform(range(10)), same) == Fraction(9, 10)
+    average = float(utility(table, uniform(range(10)), identity(range(10))))
+    assert 0.1 < average <= on_average(0.1, Bound(epsilon=Fraction(0), delta=delta))
+
+
+# What is believed -----------------------------------------------------------------------------------------
+
+
+def test_columns_are_made_of_bells_and_histograms() -> None:
+    bell = Column.normal(40, 15, low=0, high=100)
+    assert bell.size == 101
+    assert float(bell.chances.sum()) == pytest.approx(1)
+    assert Column.normal(0, 1, low=7.9, step=0.01).beyond < 1e-9
+    assert Column.normal(0, 1, high=0).size == 9
+    assert Column.uniform(0, 11, step=4).size == 3
+    parts = Column.weighted([(0, 9, 1), (10, 10, 1)], low=0, high=10)
+    assert parts.chances[10] == pytest.approx(0.5)
+    loose = Column.normal(40, 15)
+    assert loose.beyond > 0
+    assert about(loose, 40, 2, 0.0, record=1.0).tight == pytest.approx(
+        simplified(float(about(loose, 40, 2, 0.0).before), 1.0)
+    )
+
+
 def test_bad_input_is_named_with_the_fix() -> None:
     ages = Column.uniform(0, 100)
     for call, told in (
@@ -198,6 +459,23 @@ def test_bad_input_is_named_with_the_fix() -> None:
         (lambda: about(ages, 50, 2, -1.0), "at least 0"),
         (lambda: epsilon_for(ages, 2, 2.0), "strictly between"),
         (lambda: tight(uniform(range(3)), [7], lambda x, y: abs(x - y), 1.0), "secrets of the prior"),
+        (lambda: tight(uniform(range(500)), [7], lambda x, y: abs(x - y), 1.0), "up to 400"),
+        (lambda: precise(uniform(range(3)), [0], lambda *_: math.inf, 1.0), "at least 0"),
+        (lambda: precise(uniform(range(3)), [0], lambda *_: -1, 1.0), "at least 0"),
+        (lambda: worst_value(Column.uniform(0, 10, unit=1e-300), 1, 1e200), "a float can say"),
+        (lambda: Column(["a"]), "not probabilities"),  # type: ignore[arg-type]
+        (lambda: Column(np.ones(1), low=math.nan), "give a number"),
+        (lambda: Column.uniform(0, math.inf), "give a bound"),
+        (lambda: Column.uniform(1, 0.6), "give a bound"),
+        (lambda: Column.uniform(0, 1, step=1e-300), "at most"),
+        (lambda: Column.normal(0, 1, step=0), "deviation > 0"),
+        (lambda: Column.normal(math.nan, 1), "deviation > 0"),
+        (lambda: Column.normal(0, 1, low=1000, high=1001), "nothing within"),
+        (lambda: Column.weighted([(0, math.inf, 1)], low=0, high=1), "have ends"),
+        (lambda: Column.weighted([(0, 1, 0)], low=0, high=1), "above 0"),
+        (lambda: above(ages, math.nan, 1.0), "above 0 and at most 100"),
+        (lambda: about(ages, math.nan, 1, 1.0), "from 0 to 100"),
+        (lambda: about(ages, 50, 1e300, 1.0), "always be right"),
     ):
         with pytest.raises(InvalidParameter, match=told):
             call()

@@ -751,7 +751,7 @@ def wish(book: Ledger, key: str) -> dict[str, Any]:
     price = [250_000_000_000, 0]
     return {
         "act": "charge", "key": key, "spend": record.write(spend("0.25")), "question": "", "analyst": "",
-        "price": price, "limit": [10**12, 0], "name": book.name, "at": 0,
+        "price": price, "limit": [10**12, 0], "lost": {"value": [price[0], 0, 0]}, "name": book.name, "at": 0,
     }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import json
 import math
 from collections import deque
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from operator import le
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.budget import filters, record, shares
 from sfumato.budget.entries import ALL, FIRST, SECOND, SEEN, Line, hashed
@@ -34,6 +35,33 @@ ACCEPT = "sfumato budget POLICY --accept"
 CHUNK = 5000  # entries that are read at a time
 
 
+class Limit(NamedTuple):
+    """A promise, as far as a ledger must know it: what all charges may come to under a relation.
+
+    They may be anywhere below one of the corners (in any case, for the whole range of a column, of delta), in
+    units. `told` is the promise in words; `made` names the declaration that it was computed from.
+    """
+
+    relation: str
+    corners: tuple[tuple[int, int, int], ...]
+    told: str
+    made: str
+
+    def allows(self, lost: Sequence[int]) -> bool:
+        """Whether charges may come to this."""
+        return any(all(map(le, lost, corner)) for corner in self.corners)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {**self._asdict(), "corners": [list(corner) for corner in self.corners]}
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> Limit:
+        """As it was stored."""
+        corners = tuple((a, b, c) for a, b, c in stored["corners"])
+        return cls(stored["relation"], corners, stored["told"], stored["made"])
+
+
 class Book:
     """The entries of one ledger, as one database sees them."""
 
@@ -52,6 +80,7 @@ class Book:
         self.witness = Witness(path)
         self._identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
+        self._sums: dict[str, tuple[Line, list[int]]] = {}  # by relation: up to which entry, and what it lost
 
     # Writing ------------------------------------------------------------------------------------------
 
@@ -70,6 +99,8 @@ class Book:
         left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
+        if broken := self._broken_promise(wish["lost"]):
+            return {"refused": "promise", "left": [max(each, 0) for each in left], "told": broken.told}
         given, now = self.shares(), max(wish["at"], last.at)
         share = shares.of(analyst, given)
         if share is None and analyst and given:
@@ -80,9 +111,19 @@ class Book:
                 again = shares.next_refresh(share, now)
                 return {"refused": "share", "left": list(room), "share": share.name, "again": again}
         body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
+        body["lost"] = wish["lost"]
         who = share.name if share else analyst
         line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
         return {"receipt": line.facts, "new": True}
+
+    def _broken_promise(self, lost: dict[str, list[int]]) -> Limit | None:
+        """The first promise, of any database here, that a charge would break."""
+        for limits in self.promises().values():
+            for limit in limits:
+                price = lost.get(limit.relation, lost["value"])
+                if not limit.allows([a + b for a, b in zip(self.lost(limit.relation), price, strict=True)]):
+                    return limit
+        return None
 
     def _keep(self, wish: Wish) -> Wish:
         topic = f"release/{wish['number']}/{wish['turn']}"
@@ -155,6 +196,36 @@ class Book:
         rows = self.store.read("SELECT body FROM entries WHERE found = 'shares' ORDER BY number")
         return shares.current(json.loads(body) for (body,) in rows)
 
+    def promises(self) -> dict[str, tuple[Limit, ...]]:
+        """The promises in force, by database."""
+        rows = self.store.read("SELECT body FROM entries WHERE found = 'promises' ORDER BY number")
+        bodies = [json.loads(body) for (body,) in rows]
+        return {body["database"]: tuple(map(Limit.of, body["limits"])) for body in bodies}
+
+    def lost(self, relation: str) -> list[int]:
+        """What all charges come to under a relation, in units; only new ones are read."""
+        seen, sums = self._sums.get(relation, (FIRST, [0, 0, 0]))
+        if seen is not FIRST and self._head_at(seen.number) != seen.head:
+            seen, sums = FIRST, [0, 0, 0]  # what was seen was never written, or is of another ledger
+        last = self.last()
+        if seen.number < last.number:
+            for line in self.lines("charge", "restored", after=seen.number):
+                lost = self._lost(line)
+                sums = [a + b for a, b in zip(sums, lost.get(relation, lost["value"]), strict=True)]
+            self._sums[relation] = (last, sums)
+        return sums
+
+    def _lost(self, line: Line) -> dict[str, list[int]]:
+        """What a charge comes to under other relations: as it was noted, or worked out for an older one."""
+        body = json.loads(line.body)
+        if "lost" in body:
+            noted: dict[str, list[int]] = body["lost"]
+            return noted
+        if line.kind != "charge":
+            return {"value": filters.replaced(line.amount, line.slack, self.total)}
+        currency = self.total.of(Fraction(0), Fraction(line.slack, FINE))
+        return filters.losses(record.read(body["spend"]), currency)
+
     def room(self, share: Share, now: int) -> tuple[int, int]:
         """What is left of a share: of its amount in this period, less what was spent since it began."""
         spent, lost = self._own(share.name, "")
@@ -193,9 +264,9 @@ class Book:
         granted = self._latest(f"policy/{self.name if name is None else name}").get("units", total)
         return list(map(min, total, granted))
 
-    def lines(self, *kinds: str) -> Iterator[Line]:
+    def lines(self, *kinds: str, after: int = -1) -> Iterator[Line]:
         """All entries, or those of some kinds: a few thousand at a time, and nothing is held open between."""
-        number, which = -1, " OR ".join("kind = ?" for _ in kinds) or "TRUE"
+        number, which = after, " OR ".join("kind = ?" for _ in kinds) or "TRUE"
         while rows := self.store.read(
             f"SELECT {ALL} FROM entries c WHERE number > ? AND ({which}) ORDER BY number LIMIT {CHUNK}",
             (number, *kinds),
@@ -403,6 +474,7 @@ class Book:
                 most = Fraction(line.amount, UNIT) * (1 + Fraction(1, 10**6) * bool(line.slack))
                 if prices[text, line.slack] > most:
                     raise self._broken(line, "it costs less than what was run")
+                self._check_lost(line, text)
                 paid.add(str(line.number))
             if line.kind == "release" and str(line.topic).split("/")[1] not in paid:
                 raise self._broken(line, "it was never paid for")
@@ -413,6 +485,22 @@ class Book:
             )
         self._check(line, self.witness.now())
         return line.number
+
+    def _check_lost(self, line: Line, text: str) -> None:
+        """What it noted for other relations must not be less than what was run costs there."""
+        noted = json.loads(line.body).get("lost")
+        if noted is None:
+            return
+        currency = self.total.of(Fraction(0), Fraction(line.slack, FINE))
+        found = filters.losses(record.read(text), currency)
+        room = 1e-6 if line.slack else 0.0
+        enough = all(
+            each <= most * (1 + room)
+            for name, lost in found.items()
+            for each, most in zip(lost, noted.get(name, noted["value"]), strict=True)
+        )
+        if not enough:
+            raise self._broken(line, "it notes less for a replaced person than what was run costs")
 
     def guarantee(self, amount: int, slack: int) -> Guarantee:
         """Units as an amount of the currency."""

@@ -70,6 +70,44 @@ def price(spend: Spend, currency: Guarantee, towards: str = "presence") -> Guara
     return currency.of(_up(amount, UNIT), _up(slack, FINE))
 
 
+@lru_cache(maxsize=1024)
+def losses(spend: Spend, currency: Guarantee) -> dict[str, list[int]]:
+    """What a spend costs if a person is replaced, and in every distance of a column that its steps know.
+
+    By name, in whole units: what is paid whatever the distance, what is paid for the whole range of the
+    column, and of delta. `value` is the name where rows are replaced by any others; a step that does not know
+    a distance costs there what it costs then.
+    """
+    named = {name for step in spend for name, _ in step.distances.promises}
+    found = {"value": _replaced(spend, currency)}
+    for name in sorted(named):
+        near = tuple(step for step in spend if name in dict(step.distances.promises))
+        rest = tuple(step for step in spend if name not in dict(step.distances.promises))
+        sloped = price(near, currency.of(Fraction(0)), name).amount
+        fixed, _, lost = _replaced(rest, currency)
+        found[name] = [fixed, int(sloped * UNIT), lost]
+    return found
+
+
+def _replaced(spend: Spend, currency: Guarantee) -> list[int]:
+    lost = sum((step.bound("value").delta for step in spend), Fraction(0))
+    slack = max(currency.delta, lost) if currency.delta else Fraction(0)
+    cost = price(spend, currency.of(Fraction(0), slack), "value")
+    return [int(cost.amount * UNIT), 0, int(cost.delta * FINE)]
+
+
+def replaced(amount: int, slack: int, currency: Guarantee) -> list[int]:
+    """What a price comes to if a person is replaced, where what was run is not known: by group privacy.
+
+    Whoever is replaced goes, and somebody comes. Twice epsilon, with a delta of (1 + e^epsilon) delta; four
+    times rho.
+    """
+    if currency.rho is not None:
+        return [4 * amount, 0, 2 * slack]
+    grown = numbers.exp(Fraction(amount, UNIT)).high if slack else Fraction(0)
+    return [2 * amount, 0, math.ceil(slack * (1 + grown))]
+
+
 def _up(value: Fraction, unit: int) -> Fraction:
     return Fraction(math.ceil(value * unit), unit)
 

@@ -35,13 +35,14 @@ from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.queue import Queue
 from sfumato.budget.store import SQLite, Store
-from sfumato.errors import BudgetExceeded, LedgerError
+from sfumato.errors import BudgetExceeded, LedgerError, PromiseBroken
 from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sfumato.budget.book import Limit
     from sfumato.budget.shares import Share
     from sfumato.mechanisms import Guarantee, Spend
 
@@ -135,6 +136,7 @@ class Ledger:
                 "analyst": analyst,
                 "price": units(price),
                 "limit": units(self.total),
+                "lost": filters.losses(spend, self.total.of(Fraction(0), slack)),
             }
         )
         if "refused" in found:
@@ -278,6 +280,24 @@ class Ledger:
         """Give an analyst or a group an allowance out of the total, or change it."""
         shares.check(share, self.total)
         self._submit({"act": "note", "kind": "share", "found": "shares", "body": share.as_dict()})
+
+    def promise(self, limits: tuple[Limit, ...]) -> None:
+        """Say which promises this database makes; from now on no charge passes them, whoever makes it."""
+        if limits != self.promises():
+            body = {"limits": [limit.as_dict() for limit in limits]}
+            self._submit({"act": "note", "kind": "promise", "found": "promises", "body": body})
+
+    @_plainly
+    def promises(self) -> tuple[Limit, ...]:
+        """The promises of this database, as they were last said."""
+        return self.book.promises().get(self.name, ())
+
+    @_plainly
+    def lost(self, relation: str = "value") -> tuple[Fraction, Fraction, Fraction]:
+        """What all charges cost under a relation between neighbours: in any case, for the whole range of a
+        column, and of delta."""
+        fixed, sloped, slack = self.book.lost(relation)
+        return Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
 
     def note(self, kind: str, facts: dict[str, Any]) -> None:
         """Write down something that costs nothing and matters later, such as a run of `tune`."""
@@ -451,6 +471,8 @@ class Ledger:
 
     def _over(self, price: Guarantee, found: Wish) -> BudgetExceeded:
         left = self.total.of(Fraction(found["left"][0], UNIT), Fraction(found["left"][1], FINE))
+        if found["refused"] == "promise":
+            return PromiseBroken(self.name, str(price), str(left), found["told"])
         whose = repr(self.name)
         advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
         if found["refused"] == "stranger":

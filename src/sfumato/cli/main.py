@@ -52,6 +52,11 @@ _LATER = {
         "sfumato.cli.prepare",
         "Write a copy of the tables in which questions are several times faster.",
     ),
+    "participant": (
+        "sfumato.cli.participant",
+        "What is promised to whoever is in the data, and what is not: a page for them.",
+    ),
+    "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, its sentence and a picture."),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, so that every question has fitting ones."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
@@ -196,10 +201,13 @@ def check(policy: str, as_json: bool) -> None:
     tables = [table for table in database.policy.tables if not table.public]
     if as_json:
         names = [table.name for table in database.policy.tables]
-        print_json({"ok": True, "name": database.policy.name, "tables": names})
+        kept = database.standing.as_dicts()
+        print_json({"ok": True, "name": database.policy.name, "tables": names, "promises": kept})
         return
     click.secho(f"{policy} is right.", fg="green")
     click.echo(repr(database))
+    for line in database.standing.text():
+        click.echo(line)
     for table in tables:
         for column in table.columns:
             if column.kind in ("integer", "number") and column.low is None and column.name != table.unit:

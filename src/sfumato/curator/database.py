@@ -11,15 +11,18 @@ import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Ledger
+from sfumato.budget.filters import FINE, UNIT, losses
 from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
+from sfumato.curator.promises import Judge, plainly
 from sfumato.curator.release import Cell, Release, Releases, write_key
+from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve
 from sfumato.errors import BudgetExceeded, InvalidParameter, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
@@ -29,6 +32,7 @@ from sfumato.queries import policy as policies
 from sfumato.queries.expressions import Call, Field, clamped
 from sfumato.queries.plan import Clamp, Moments, Octaves, Plan, Sum
 from sfumato.queries.policy import Measured, TunedColumn, Tuning
+from sfumato.queries.promises import promise_of
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
@@ -39,12 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sfumato.budget import Draw, Kept, Receipt
+    from sfumato.curator.promises import Lost
     from sfumato.exact.secret import Secret
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.policy import Column, Policy, Table
     from sfumato.queries.relations import Relation
-    from sfumato.queries.sensitivity import Derivation
+    from sfumato.queries.sensitivity import Derivation, Watched
     from sfumato.sources.printing import Answer
 
 
@@ -61,6 +66,11 @@ class Database:
         if isinstance(policy.ledger, str):  # on a server: other machines have such paths, too
             place = f"{platform.node()}\n{policy.database.resolve()}"
         self._identity = f"{policy.hash}\n{place}"
+        self.judges = tuple(Judge(promise, policy, source.counted) for promise in policy.promises)
+        for judge in self.judges:
+            judge.check()
+        known = {limit.made: limit for limit in ledger.promises()}
+        ledger.promise(tuple(known.get(judge.made) or judge.limit() for judge in self.judges))
 
     def sql(
         self,
@@ -100,10 +110,84 @@ class Database:
         return self._question(sql, plan, spend)
 
     def _question(self, told: str, plan: Plan, spend: Guarantee) -> Question:
-        derivations = derive(plan)
+        derivations = derive(plan, self._watched)
         distances = tuple(each.distances for each in derivations)
         query = calibrate(plan.measures, distances, spend, uses(plan))
         return Question(self, told, plan, query, derivations, engine_sql=";\n".join(self._source.texts(plan)))
+
+    @property
+    def _watched(self) -> tuple[Watched, ...]:
+        """The columns that some promise measures by their own distance."""
+        found = [judge.watched for judge in self.judges]
+        return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    def gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
+        """How much surer of somebody's secret a question can make anybody, alone and with all so far.
+
+        A sentence for every promise, the one that is nearest to being broken first.
+        """
+        price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
+        if not self.judges:
+            return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
+        found = []
+        for judge in self.judges:
+            alone, after = self._states(price, judge.promise.relation, paid=paid)
+            found.append((judge.gained(after) / float(judge.promise.advantage), judge.standing(alone, after)))
+        return tuple(told for _, told in sorted(found, key=lambda each: -each[0]))
+
+    def suggest_epsilon(
+        self,
+        secret: str,
+        *,
+        advantage: str | float | Fraction,
+        within: Number | None = None,
+        above: Number | None = None,
+        prior: Any = "uniform",
+        metric: str = "record",
+        group: int = 1,
+    ) -> Suggestion:
+        """The epsilon that keeps everybody within this advantage; costs nothing, and reads no private row.
+
+        `secret` is a column ("patients.age"); a guess is right within so much of the value, or on the right
+        side of `above`, or, for a category, if it is the value. `prior` is what an attacker believes: see the
+        reference of policies.
+        """
+        given = {"within": within, "above": above, "prior": prior, "metric": metric, "group": group}
+        body = {key: value for key, value in given.items() if value is not None}
+        promise = promise_of({"secret": secret, "advantage": advantage, **body}, self.policy.tables)
+        if promise.metric != "record" and (self.policy.budget.rho is not None or self.policy.budget.delta):
+            raise InvalidParameter("metric", metric, 'with rho or a delta, only "record" can be promised')
+        judge = Judge(promise, self.policy, self._source.counted)
+        judge.check()
+        return Suggestion(judge)
+
+    @property
+    def standing(self) -> Standing:
+        """What each promise of the policy allows, and what was gained at most so far."""
+        return Standing(self.judges, self.ledger.promises(), self.ledger.lost, self.policy.budget)
+
+    @property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """What the promises of the policy come to."""
+        return tuple(Suggestion(judge) for judge in self.judges)
+
+    def _states(self, price: dict[str, list[int]], relation: str, *, paid: bool) -> tuple[Lost, Lost]:
+        """What a question comes to under a relation, alone and with all that was charged."""
+        fixed, sloped, slack = price.get(relation, price["value"])
+        alone = Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
+        so_far = self.ledger.lost(relation)
+        if paid:
+            return alone, so_far
+        return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
+
+    def breaks(self, query: Query) -> str:
+        """The promise that a question would break, in words; nothing if it breaks none."""
+        price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
+        for limit in self.ledger.promises():
+            _, after = self._states(price, limit.relation, paid=False)
+            if not limit.allows([int(after[0] * UNIT), int(after[1] * UNIT), int(after[2] * FINE)]):
+                return limit.told
+        return ""
 
     def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
         names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
@@ -319,7 +403,8 @@ class Database:
             query.spend, key, slack=query.slack, question=question.text, analyst=self.analyst
         )
         shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
-        return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst)
+        gains = self.gains(query, paid=True)
+        return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst, gains)
 
     def drawn(self, question: Question, runs: dict[str, Secret[Answer]] | None = None) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
@@ -333,7 +418,10 @@ class Database:
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         query = Query(kept.spend, kept.receipt.price)
-        return Release(self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst)
+        gains = self.gains(query, paid=True)
+        return Release(
+            self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst, gains
+        )
 
     def check_version(self) -> None:
         """Refuse, before anything is charged, to answer from a copy of data that changed."""
@@ -390,15 +478,18 @@ class Question:
 
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
+        paid = self.database.is_paid(self) and self.tuning is None
         return Explanation(
             self.text,
             self.plan,
             self.query,
             self.derivations,
             self.engine_sql,
-            self.database.is_paid(self) and self.tuning is None,
+            paid,
             self.database.left,
             self.tuning,
+            self.database.gains(self.query, paid=paid),
+            "" if paid else self.database.breaks(self.query),
         )
 
     def release(self) -> Release:
@@ -487,6 +578,7 @@ class Batch:
                     receipt,
                     self.database.left,
                     self.database.analyst,
+                    self.database.gains(question.query, paid=True),
                 )
             )
             start = end

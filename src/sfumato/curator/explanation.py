@@ -36,6 +36,8 @@ class Explanation:
     paid: bool
     left: Guarantee
     tuning: Guarantee | None = None  # what is first spent on caps that fit
+    gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
+    breaks: str = ""  # the promise that it would break
 
     @property
     def price(self) -> Guarantee:
@@ -83,6 +85,8 @@ class Explanation:
                     self.plan.measures, self.query.steps, self.derivations, strict=True
                 )
             ],
+            "gains": list(self.gains),
+            "breaks": self.breaks,
             "notes": [*self._tuned(), *reading_notes(self.plan)],
             "engine_sql": self.engine_sql,
         }
@@ -92,6 +96,8 @@ class Explanation:
         price = f"{self.price}, of {facts['left']} left"
         if self.price.amount > self.left.amount or self.price.delta > self.left.delta:
             price += ": it would be refused"
+        elif self.breaks:
+            price += ": it would be refused, for it would break a promise"
         if self.paid:
             price = "free: a stored release answers it"
         lines = [
@@ -109,7 +115,8 @@ class Explanation:
             cost = next(f"{name} {measure[name]}" for name in ("epsilon", "rho") if name in measure)
             lines += [f"    {measure['noise']}, {cost}"]
             lines += show.paragraphs([measure["optimal"]] if measure["optimal"] else [], indent=4)
-        lines += ["", *show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
+        lines += ["", *show.paragraphs(show.gains(self.gains))]
+        lines += [*show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
 
     def _tuned(self) -> list[str]:

@@ -84,6 +84,7 @@ class Release:
     receipt: Receipt
     left: Guarantee
     analyst: str = ""
+    gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -248,7 +249,7 @@ class Release:
 
     def notes(self, level: str | float | Fraction = LEVEL) -> list[str]:
         """What the numbers do not say by themselves."""
-        return [self.cost_note(), *reading_notes(self.plan, level)]
+        return [self.cost_note(), *show.gains(self.gains), *reading_notes(self.plan, level)]
 
     def cost_note(self) -> str:
         """What it cost and what is left."""
@@ -283,6 +284,7 @@ class Release:
             "left": decimal(self.left.amount),
             "receipt": self.receipt.number,
             "head": f"{self.receipt.number}-{self.receipt.head}",
+            "gains": list(self.gains),
             "notes": self.notes(level),
         }
 

@@ -86,6 +86,21 @@ def paragraphs(sentences: Sequence[str], indent: int = 2) -> list[str]:
     ]
 
 
+def gains(told: Sequence[str]) -> list[str]:
+    """What is gained, in one sentence: that of the promise nearest to its limit.
+
+    >>> gains(["this is one", "and another"])
+    ['This is one. 1 more promise is further from its limit.']
+    """
+    if not told:
+        return []
+    more = len(told) - 1
+    rest = "" if not more else " 1 more promise is further from its limit."
+    if more > 1:
+        rest = f" {more} more promises are further from their limits."
+    return [f"{told[0][:1].upper()}{told[0][1:]}.{rest}"]
+
+
 def bar(share: float, width: int = 40) -> str:
     """A bar that is `share` full.
 

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from sfumato.errors import InvalidParameter, PolicyError, nearest
 from sfumato.mechanisms import Guarantee
+from sfumato.queries.promises import promise_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from sfumato.queries.promises import Promise
 
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -126,6 +129,7 @@ class Policy:
     ledger: Path | str  # a file, or postgresql://...
     tables: tuple[Table, ...]
     prepared: Path | None = None  # a copy that `sfumato prepare` writes
+    promises: tuple[Promise, ...] = ()
 
     @property
     def database(self) -> Path:
@@ -203,7 +207,7 @@ class _Reader:
     file: Path
 
     def policy(self, data: dict[str, Any]) -> Policy:
-        self.known(data, (), {"name", "source", "budget", "tables"})
+        self.known(data, (), {"name", "source", "budget", "tables", "promise"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
         self.known(source, ("source",), {"duckdb", "parquet", "prepared"})
@@ -232,7 +236,24 @@ class _Reader:
             self.check_through(policy, table)
             for column in table.columns:
                 self.check_keys_from(policy, table, column)
-        return policy
+        return replace(policy, promises=self.promises(data.get("promise", []), policy))
+
+    def promises(self, given: Any, policy: Policy) -> tuple[Promise, ...]:
+        example = '[[promise]] with secret = "table.column", within = 2 and advantage = "0.10"'
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            raise self.error(("promise",), "promises are sections of their own", f"Write: {example}")
+        found = []
+        for n, body in enumerate(given):
+            try:
+                promise = promise_of(body, policy.tables)
+                if promise.metric != "record" and (policy.budget.rho is not None or policy.budget.delta):
+                    advice = 'with rho or a delta, only metric = "record" can be promised'
+                    raise InvalidParameter("metric", promise.metric, advice)
+            except InvalidParameter as error:
+                spot = ("promise", str(n), *([error.name] if error.name in body else []))
+                raise self.error(spot, f"{error.name} cannot be promised", f"{error.advice}.") from None
+            found.append(promise)
+        return tuple(found)
 
     def total(self, budget: dict[str, Any]) -> Guarantee:
         given = {name: budget[name] for name in ("epsilon", "rho", "delta") if name in budget}
@@ -598,7 +619,10 @@ def line_of(text: str, where: tuple[str, ...]) -> int | None:
         except ValueError:  # not yet complete
             continue
         for name in where:
-            tree = tree.get(name) if isinstance(tree, dict) else None
+            if isinstance(tree, list):  # of an array of tables: by number
+                tree = dict(enumerate(tree)).get(int(name)) if name.isdigit() else None
+            else:
+                tree = tree.get(name) if isinstance(tree, dict) else None
         if tree is not None:
             return count
     return None

@@ -20,21 +20,41 @@ Counts of different values are not such sums; but of them, too, one person who b
 group and a value moves all groups together by at most cap, and a replaced person by at most 2 cap (one cell:
 cap, since there the pairs that go and those that come cancel).
 
+**In a column's own distance** only one value changes, in one row, by so many steps of its grid. That is
+derived for plans in which the value is nothing but added up: then cells move in proportion to the change
+(`_slope`). Whatever else depends on it, such as a condition or a key, is as far off as if all rows of the
+person were replaced.
+
 Theorem: docs/explanation/distances.md. `tests/plans` runs every accepted plan on neighbouring tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.mechanisms import Distance, Distances
-from sfumato.queries.plan import PARTS, Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
+from sfumato.queries.expressions import Call, Field
+from sfumato.queries.plan import (
+    PARTS,
+    Clamp,
+    Distinct,
+    Kinds,
+    Moments,
+    Octaves,
+    People,
+    Selected,
+    Spread,
+    Sum,
+)
+from sfumato.queries.relations import Scan, Where
 from sfumato.queries.words import fraction, spoken
 
 if TYPE_CHECKING:
-    from sfumato.queries.plan import Clamp, Measure, Plan
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.policy import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +71,32 @@ class Derivation:
         return tuple(_sentences(self.measure, self.plan, self.distances))
 
 
-def derive(plan: Plan) -> tuple[Derivation, ...]:
-    """The distances of every measure of a plan, in the plan's order."""
-    return tuple(_derive(measure, plan) for measure in plan.measures)
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A column that has a distance of its own: one unit of it is the whole range, so many steps of a grid."""
+
+    table: str
+    column: Column
+
+    @property
+    def name(self) -> str:
+        """What the distance is called in a charge."""
+        return f"{self.table}.{self.column.name}"
+
+    @property
+    def steps(self) -> int:
+        """From the lower bound to the upper."""
+        assert self.column.low is not None
+        assert self.column.high is not None
+        return Clamp(self.column.low, self.column.high, self.column.exponent).width
 
 
-def _derive(measure: Measure, plan: Plan) -> Derivation:
+def derive(plan: Plan, watched: tuple[Watched, ...] = ()) -> tuple[Derivation, ...]:
+    """The distances of every measure of a plan, in the plan's order; also in those of watched columns."""
+    return tuple(_derive(measure, plan, watched) for measure in plan.measures)
+
+
+def _derive(measure: Measure, plan: Plan, watched: tuple[Watched, ...]) -> Derivation:
     """Where the keys are private there is no telling how many groups there are."""
     size = None if plan.private_keys else plan.size * measure.cells
     reach, width = max(-measure.least, measure.most), measure.most - measure.least
@@ -73,7 +113,71 @@ def _derive(measure: Measure, plan: Plan) -> Derivation:
         l2_squared=Fraction(max(width**2, 2 * measure.cap**2)),
         linf=Fraction(width),
     )
-    return Derivation(Distances(presence, value), measure, plan)
+    slopes = [(each.name, _slope(measure, plan, each)) for each in watched]
+    promises = tuple((name, slope) for name, slope in slopes if slope is not None)
+    return Derivation(Distances(presence, value, promises), measure, plan)
+
+
+def _slope(measure: Measure, plan: Plan, watched: Watched) -> Distance | None:
+    """How far a measure moves when one value of a column moves over its whole range, if it moves in
+    proportion: by a part of that for a part of the range. None if that is not proved.
+
+    Proof. Let the value move by k steps of the measure's grid; clamping makes it no more. A sum moves by k.
+    Of an average, the cells W - t and t move by k each; of a variance, the cells (W - t)^2, 2 t (W - t), t^2
+    by at most 2 W k each and 4 W k in all (their derivatives are 2 (W - t), |2 W - 4 t|, 2 t). Rows of one
+    person are scaled, if at all, by n, how many there are: floor(x / n) moves by no more than a whole x
+    does. A person's sum is cut at its cap, which moves it no further where it is one number; sums in several
+    groups are scaled by their size, and have no slope here. What is not read does not move anything.
+    """
+    origin = (watched.table, watched.column.name)
+    if watched.table not in plan.tables:
+        return Distance(l1=Fraction(0))
+    relation = plan.relation.relation if isinstance(plan.relation, Where) else plan.relation
+    if not isinstance(relation, Scan) or mentions((plan.relation, plan.keys), origin):
+        return None
+    if not mentions(measure, origin):
+        return Distance(l1=Fraction(0))
+    match measure:
+        case Moments(values, _, 0) if len(values) == 1 and _is(values[0], origin):
+            return Distance(l1=Fraction(0))  # whether it is there, not what it is
+        case Moments(values, (clamp,), degree) if len(values) == 1 and _is(values[0], origin):
+            k = _moved(clamp, watched)
+            if k is None or degree > 2:
+                return None
+            k *= measure.parts
+            if degree == 1:
+                return Distance(l0=2, l1=Fraction(2 * k), linf=Fraction(k))
+            wide = clamp.width
+            return Distance(l0=3, l1=Fraction(4 * wide * k), linf=Fraction(2 * wide * k))
+        case Sum(value, clamp) if _is(value, origin):
+            k = _moved(clamp, watched)
+            if k is None or (plan.relation.by_person and (plan.private_keys or plan.size != 1)):
+                return None
+            return Distance(l0=1, l1=Fraction(k), linf=Fraction(k))
+    return None
+
+
+def _moved(clamp: Clamp, watched: Watched) -> int | None:
+    """How many steps of a measure's grid the range of a column is, if all its steps are such steps."""
+    finer = clamp.exponent - watched.column.exponent
+    exact = watched.column.kind == "integer" and min(clamp.exponent, watched.column.exponent) >= 0
+    return watched.steps << finer if finer == 0 or (exact and finer > 0) else None
+
+
+def _is(value: Scalar, origin: tuple[str, str]) -> bool:
+    """Whether a value is the column itself, clamped or not."""
+    while isinstance(value, Call) and value.function == "clamp":
+        value = value.arguments[0]
+    return isinstance(value, Field) and value.origin == origin
+
+
+def mentions(part: object, origin: tuple[str, str]) -> bool:
+    """Whether anything in it looks at a column."""
+    if isinstance(part, Field) and part.origin == origin:
+        return True
+    if isinstance(part, tuple):
+        return any(mentions(each, origin) for each in part)
+    return is_dataclass(part) and any(mentions(getattr(part, each.name), origin) for each in fields(part))
 
 
 def _least(a: int | None, b: int | None) -> int | None:

@@ -140,6 +140,27 @@ class DuckDB:
         sql = f"SELECT DISTINCT {field} FROM {quoted(table)} AS t WHERE {field} IS NOT NULL{sane} ORDER BY 1"
         return tuple(row[0] for row in self._cursor().execute(sql).fetchall())
 
+    def counted(
+        self, table: str, columns: tuple[tuple[str, Kind], ...]
+    ) -> tuple[tuple[tuple[Value, ...], int], ...]:
+        """The combinations of columns of a *public* table, and how many rows have each; none has a NULL."""
+        real = {found.name: found.kind for found in self.schema().get(table, ())}
+        for column, kind in columns:
+            if real.get(column) != kind:
+                raise SourceError(
+                    f"{table}.{column} must be a {kind} column of a table in {self.path}. Correct the prior, "
+                    "or the table."
+                )
+        named = [field_text(f"t.{quoted(column)}", kind) for column, kind in columns]
+        known = " AND ".join(f"{field} IS NOT NULL" for field in named)
+        numbers = [f for f, (_, kind) in zip(named, columns, strict=True) if kind == "number"]
+        known += "".join(f" AND isfinite({field})" for field in numbers)
+        for field, (_, kind) in zip(named, columns, strict=True):
+            known += f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
+        sql = f"SELECT {', '.join(named)}, COUNT(*) FROM {quoted(table)} AS t WHERE {known} GROUP BY ALL"
+        rows = self._cursor().execute(f"{sql} ORDER BY ALL").fetchall()
+        return tuple((tuple(row[:-1]), int(row[-1])) for row in rows)
+
     # The secret ---------------------------------------------------------------------------------------
 
     def run(self, plan: Plan) -> Secret[Answer]:

@@ -39,36 +39,34 @@ Everything is rounded outward: a posterior up, an epsilon down.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Bound, Finite
-from sfumato.utility.programs import ULP, Program
+from sfumato.utility.programs import ULP
 
 if TYPE_CHECKING:
-    from sfumato.mechanisms import Table
+    from collections.abc import Callable, Iterable, Sequence
 
-X = TypeVar("X", bound=Hashable)
-Y = TypeVar("Y", bound=Hashable)
-Distance = Callable[[X, X], Fraction | int | float]
-Goal = Callable[[X, X], bool]  # whether a guess is right, given the truth
+    from sfumato.mechanisms import Bound
+
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 ROOM = 1e-9  # by which floats are moved outward; far above what a million additions round
+TOP = 1024.0  # e^-TOP is nothing
+STEEP = 50.0  # per step: from there on few steps matter
+LOST = 1e-12  # more than what sums of a million floats round, in all
 CLOSE = 5e-8  # advantages that differ by less are the same
 FEW = 12  # steps of a goal to either side, up to which every pair is looked at
 FIRST, MOST_BLOCKS = 2 * 10**5, 10**6  # blocks of a search: at the beginning, and at most
 MOST_VALUES = 1 << 24  # of a column
-MANY = 400  # secrets, beyond which no program is started
-FAINT = 27.0  # the logarithm of what is nothing to a solver
 
 
 # By two numbers ------------------------------------------------------------
@@ -81,9 +79,9 @@ def simplified(chance: float, reach: float) -> float:
     0.3
     """
     p = _chance("chance", chance)
-    if p in (0.0, 1.0):
+    if p in (0.0, 1.0) or reach == 0:
         return p
-    return min(_up(1 / (1 + math.exp(-_size("epsilon", reach)) * (1 - p) / p)), 1.0)
+    return min(rounded_up(p / (p + math.exp(-positive("epsilon", reach)) * (1 - p))), 1.0)
 
 
 def simplified_low(chance: float, reach: float) -> float:
@@ -104,7 +102,7 @@ def simplified_reach(chance: float, advantage: float) -> float:
     p, eta = _chance("chance", chance), _advantage(advantage)
     if p in (0.0, 1.0) or p + eta >= 1:
         return math.inf
-    return max(_down(math.log((1 - p) / p * (p + eta) / (1 - p - eta))), 0.0)
+    return max(_down(math.log1p(eta / p) - math.log1p(-eta / (1 - p))), 0.0)
 
 
 def worst_chance(reach: float) -> tuple[float, float]:
@@ -113,8 +111,8 @@ def worst_chance(reach: float) -> tuple[float, float]:
     >>> [round(each, 6) for each in worst_chance(1.0)]
     [0.377541, 0.244919]
     """
-    size = _size("epsilon", reach)
-    return 1 / (1 + math.exp(size / 2)), min(_up(math.tanh(size / 4)), 1.0)
+    size = positive("epsilon", reach)
+    return 1 / (1 + math.exp(size / 2)), min(rounded_up(math.tanh(size / 4)), 1.0)
 
 
 def worst_reach(advantage: float) -> tuple[float, float]:
@@ -124,7 +122,7 @@ def worst_reach(advantage: float) -> tuple[float, float]:
     [0.401341, 0.45]
     """
     eta = _advantage(advantage)
-    return _down(2 * math.log((1 + eta) / (1 - eta))), (1 - eta) / 2
+    return _down(4 * math.atanh(eta)), (1 - eta) / 2
 
 
 # By a prior over numbers ------------------------------------------------------------
@@ -146,7 +144,10 @@ class Column:
     beyond: float = 0.0
 
     def __post_init__(self) -> None:
-        found = np.asarray(self.chances, dtype=np.float64)
+        try:
+            found = np.array(self.chances, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = np.zeros(0)
         if found.ndim != 1 or not len(found) or not np.isfinite(found).all() or (found < 0).any():
             raise InvalidParameter(
                 "prior", "not probabilities", "give one number of at least 0 for each value"
@@ -154,8 +155,10 @@ class Column:
         if abs(float(found.sum()) + _chance("beyond", self.beyond) - 1) > 1e-9:
             raise InvalidParameter("prior", f"sum {float(found.sum()):.12g}", "probabilities add up to 1")
         for name, value in (("step", self.step), ("unit", self.unit)):
-            if not (math.isfinite(value) and value > 0):
+            if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
                 raise InvalidParameter(name, value, "give a number above 0")
+        if not math.isfinite(self.low):
+            raise InvalidParameter("low", self.low, "give a number")
         object.__setattr__(self, "chances", found)
 
     @classmethod
@@ -185,17 +188,24 @@ class Column:
         >>> round(float(ages.chances[40]), 4), Column.normal(40, 15).beyond < 1e-14
         (0.0267, True)
         """
-        if not (math.isfinite(mean) and math.isfinite(deviation) and deviation > 0):
+        if not (all(map(math.isfinite, (mean, deviation, step))) and 0 < deviation < 1e300 and step > 0):
             raise InvalidParameter("prior", f"normal {mean}, {deviation}", "give a mean, and a deviation > 0")
-        first = math.floor((mean - 8 * deviation) / step) * step if low is None else low
-        last = first + math.ceil((mean + 8 * deviation - first) / step) * step if high is None else high
+        first = (mean if high is None else min(mean, high)) - 8 * deviation if low is None else low
+        last = max(mean, first) + 8 * deviation if high is None else high
         count = _places(first, last, step)
         values = first + step * np.arange(count)
         weights = np.exp(-(((values - mean) / deviation) ** 2) / 2)
         total = float(weights.sum())
-        if not total > 0:
+
+        def beyond(value: float) -> float:
+            return math.erfc((value - mean) / deviation / math.sqrt(2)) / 2
+
+        whole = (1.0 if low is None else beyond(low)) - (0.0 if high is None else beyond(high))
+        if not (total > 0 and whole > 0):
             raise InvalidParameter("prior", f"mean {mean}", "its bell has nothing within the bounds")
-        outside = math.erfc(8 / math.sqrt(2)) / 2 * ((low is None) + (high is None))
+        missed = 0.0 if high is not None else beyond(last)
+        missed += 0.0 if low is not None else 1 - beyond(first)
+        outside = min(missed / whole, 1.0)
         return cls(weights / total * (1 - outside), first, step, unit, outside)
 
     @classmethod
@@ -215,6 +225,8 @@ class Column:
         """
         weights = np.zeros(_places(low, high, step))
         for start, end, weight in parts:
+            if not (math.isfinite(start) and math.isfinite(end)):
+                raise InvalidParameter("prior", f"{start} to {end}", "give parts that have ends")
             first, last = math.ceil((start - low) / step - 1e-9), math.floor((end - low) / step + 1e-9)
             if not (0 <= first <= last < len(weights) and weight >= 0 and math.isfinite(weight)):
                 told = f"{start:g} to {end:g}: {weight:g}"
@@ -231,8 +243,8 @@ class Column:
         return len(self.chances)
 
     def place(self, value: float) -> int:
-        """Which of them a value is."""
-        found = round((value - self.low) / self.step)
+        """Which of them a value is: the nearest."""
+        found = round((value - self.low) / self.step) if math.isfinite(value) else -1
         if not 0 <= found < self.size:
             high = self.low + (self.size - 1) * self.step
             raise InvalidParameter("value", value, f"take one from {self.low:g} to {high:g}")
@@ -240,7 +252,7 @@ class Column:
 
     def within(self, precision: float) -> int:
         """How many steps a goal reaches to either side."""
-        steps = math.floor(_size("within", precision) / self.step + 1e-9)
+        steps = math.floor(min(positive("within", precision) / self.step, 2.0 * MOST_VALUES) + 1e-9)
         if steps >= self.size - 1 and self.size > 1:
             advice = "a guess would always be right: ask for more precision than the whole range"
             raise InvalidParameter("within", precision, advice)
@@ -248,7 +260,12 @@ class Column:
 
     def rate(self, epsilon: float) -> float:
         """What one step costs."""
-        return _size("epsilon", epsilon) * self.step / self.unit
+        found = positive("epsilon", epsilon) * self.step / self.unit
+        if not math.isfinite(found) or (found == 0 and epsilon > 0):
+            raise InvalidParameter(
+                "epsilon", epsilon, "for one step of the column it is nothing that a float can say"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +295,7 @@ def about(column: Column, value: float, precision: float, epsilon: float, *, rec
     """
     reach, at = column.within(precision), column.place(value)
     first, last = max(at - reach, 0), min(at + reach, column.size - 1)
-    return _interval(column, first, last, column.rate(epsilon), _size("record", record))
+    return _interval(column, first, last, column.rate(epsilon), positive("record", record))
 
 
 def above(column: Column, limit: float, epsilon: float, *, record: float = 0.0) -> tuple[Bounds, Bounds]:
@@ -288,11 +305,11 @@ def above(column: Column, limit: float, epsilon: float, *, record: float = 0.0) 
     >>> round(rich.before, 2), round(rich.tight, 3), round(poor.before, 2), round(poor.tight, 3)
     (0.1, 0.632, 0.9, 1.0)
     """
-    at = math.ceil((limit - column.low) / column.step - 1e-9)
+    at = math.ceil((limit - column.low) / column.step - 1e-9) if math.isfinite(limit) else -1
     if not 0 < at < column.size:
         high = column.low + (column.size - 1) * column.step
         raise InvalidParameter("limit", limit, f"give one above {column.low:g} and at most {high:g}")
-    rate, all_ = column.rate(epsilon), _size("record", record)
+    rate, all_ = column.rate(epsilon), positive("record", record)
     upper, lower = (_interval(column, *ends, rate, all_) for ends in ((at, column.size - 1), (0, at - 1)))
     return upper, lower
 
@@ -313,21 +330,23 @@ def _interval(column: Column, first: int, last: int, rate: float, record: float)
     outside = np.concatenate([chances[:first], chances[last + 1 :]])
     away = np.abs(np.concatenate([np.arange(first), np.arange(last + 1, column.size)]) - (first + last) / 2)
     weight = float((outside * np.exp(-rate * (away + radius))).sum())
-    shell = min(_up(p / (p + weight)), 1.0) if weight > 0 else 1.0
+    shell = min(rounded_up(p / (p + weight)), 1.0) if weight > 0 else 1.0
     left, right = _sides(chances, rate)
     edges = (
         float(left[first - 1]) if first else 0.0,
         float(right[last + 1]) if last + 1 < column.size else 0.0,
     )
     odds = 0.0  # N / A at least
+    believed = there > 0
     for edge, far in zip(edges, (inside - first, last - inside), strict=True):
         with np.errstate(over="ignore"):
-            grown = float((there * np.exp(rate * far)).sum())
+            grown = float((there[believed] * np.exp(rate * far[believed])).sum())
         odds += edge * math.exp(-rate) / grown
-    precise = min(_up(1 / (1 + odds)), 1.0)
-    beyond = edges[0] * np.exp(-rate * (inside - first + 1)) + edges[1] * np.exp(-rate * (last + 1 - inside))
-    total = left[inside] + right[inside] - there
-    tight = min(_up(float((1 - beyond / np.where(total > 0, total, 1.0)).max())), 1.0)
+    precise = min(rounded_up(1 / (1 + odds)), 1.0) if math.isfinite(odds) else 1.0
+    tops = inside[believed]  # between two values that are believed in, one is at least as good
+    beyond = edges[0] * np.exp(-rate * (tops - first + 1)) + edges[1] * np.exp(-rate * (last + 1 - tops))
+    own = (sum(_sides(there, rate)) - there)[believed]  # added up by itself, so that nothing cancels
+    tight = min(rounded_up(float((own / (own + beyond)).max())), 1.0)
     bounds = [simplified(p, widest) if math.isfinite(widest) else 1.0, shell, precise, max(tight, p)]
     # each holds where those before it do; and what is paid for any two values comes on top
     return Bounds(p, *(simplified(each, record) for each in itertools.accumulate(bounds, min)))
@@ -345,7 +364,7 @@ def worst_value(
     >>> value, round(gained, 4)
     (5.0, 0.7803)
     """
-    search = _Search(column, column.within(precision), column.rate(epsilon), _size("record", record))
+    search = _Search(column, column.within(precision), column.rate(epsilon), positive("record", record))
     place, gained = search.worst()
     return column.low + place * column.step, min(max(gained + ROOM, 0.0), 1.0)
 
@@ -358,15 +377,12 @@ class _Search:
         self.factor = math.exp(-record)
         chances = column.chances
         left, right = _sides(chances, rate)
-        self.total = left + right - chances
         self.sums = np.concatenate([[0.0], np.cumsum(chances)])
         self.left = np.concatenate([[0.0], left])  # at a place: of the values before it
         self.right = np.concatenate([right, [0.0]])
-        if rate == 0:
-            self.total = self.total + column.beyond  # where distance costs nothing, what is far away counts
-            self.far = column.beyond
-        else:
-            self.far = 0.0
+        self.far = column.beyond if rate == 0 else 0.0  # where distance costs nothing, it counts
+        # tops are values that are believed in: between two of them, one is at least as good
+        self.total = np.where(chances > 0, left + right - chances + self.far, 0.0)
 
     def bound(self, x: Places, c: Places, width: int) -> tuple[Floats, Floats]:
         """For victims x .. x + width - 1 and tops c .. c + width - 1: what is gained at most; and of the
@@ -378,10 +394,11 @@ class _Search:
         ends = self.count - 1
         x_last, c_last = np.minimum(x + width - 1, ends), np.minimum(c + width - 1, ends)
         first, last = np.maximum(x - self.reach, 0), np.minimum(x_last + self.reach, ends)
-        middle = (c + c_last) / 2
+        low, high = np.maximum(c, first), np.minimum(c_last, last)  # only tops in a goal count
+        middle = (low + high) / 2
         before = self.left[first] * np.exp(-self.rate * (middle - first + 1))
         after = self.right[last + 1] * np.exp(-self.rate * (last + 1 - middle))
-        outside = before + after - np.abs(after - before) * self.rate * (c_last - c) / 2
+        outside = before + after - np.abs(after - before) * self.rate * (high - low) / 2
         total = self._peaks(width)[c // width]
         inner = np.maximum(x_last - self.reach, 0), np.minimum(x + self.reach, ends)
         mass = np.where(inner[1] >= inner[0], self.sums[inner[1] + 1] - self.sums[np.minimum(*inner)], 0.0)
@@ -395,14 +412,14 @@ class _Search:
         outside = self.left[first] * np.exp(-self.rate * (top - first + 1)) + self.far
         outside = outside + self.right[last + 1] * np.exp(-self.rate * (last + 1 - top))
         found = self._after(outside, self.total[top]) - (self.sums[last + 1] - self.sums[first])
-        return np.where(top == c, found, 0.0)
+        return np.where((top == c) & (self.total[top] > 0), found, 0.0)
 
     def _after(self, outside: Floats, total: Floats) -> Floats:
         """The posterior where so much of the total is outside of the goal."""
-        with np.errstate(invalid="ignore"):
-            share = np.minimum(np.where(total > 0, outside / total, 1.0), 1.0)
-        inside = 1 - share + 4 * ULP  # what is rounded here must not be lost
-        found: Floats = inside / (inside + self.factor * share)
+        believed = total > 0
+        share = np.minimum(np.where(believed, outside / np.where(believed, total, 1.0), 1.0), 1.0)
+        inside = 1 - share + LOST  # what is rounded here must not be lost
+        found: Floats = np.where(believed, inside / (inside + self.factor * share), 0.0)
         return found
 
     def _peaks(self, width: int) -> Floats:
@@ -428,8 +445,8 @@ class _Search:
             most, exactly = self.bound(xs, cs, width)
             at = int(np.argmax(exactly))
             if exactly[at] > best:
-                best, place = float(exactly[at]), int(min(xs[at] + (width - 1) // 2, self.count - 1))
-            kept = most > max(best + CLOSE, floor)
+                best, place = float(exactly[at]), int(xs[at] + min(xs[at] + width - 1, self.count - 1)) // 2
+            kept = ~(most <= max(best + CLOSE, floor))
             if width == 1 or not kept.any() or best > floor >= 0:
                 break
             if 4 * int(kept.sum()) > MOST_BLOCKS:
@@ -500,10 +517,10 @@ def epsilon_for(
     def keeps(epsilon: float) -> bool:
         if value is not None:
             return about(column, value, precision, epsilon, record=record).advantage <= eta
-        search = _Search(column, column.within(precision), column.rate(epsilon), _size("record", record))
+        search = _Search(column, column.within(precision), column.rate(epsilon), positive("record", record))
         return search.worst(max(eta - CLOSE - ROOM, 0.0))[1] + ROOM <= eta
 
-    return largest(keeps)
+    return largest(keeps, column.unit / column.step)
 
 
 def record_for(column: Column, precision: float, advantage: float) -> float:
@@ -515,8 +532,10 @@ def record_for(column: Column, precision: float, advantage: float) -> float:
     reach, places = column.within(precision), np.arange(column.size)
     sums = np.concatenate([[0.0], np.cumsum(column.chances)])
     first, last = np.maximum(places - reach, 0), np.minimum(places + reach, column.size - 1)
-    masses = np.clip(sums[last + 1] - sums[first], 0.0, 1.0)
-    return reach_for(masses.tolist(), advantage)
+    counts = np.concatenate([[0], np.cumsum(column.chances > 0)])
+    masses = (sums[last + 1] - sums[first])[counts[last + 1] > counts[first]]
+    ends = np.concatenate([masses - LOST, masses + LOST])  # what differences of sums lose
+    return reach_for(np.clip(ends[ends > 0], 0.0, 1.0).tolist(), advantage)
 
 
 def reach_for(chances: Iterable[float], advantage: float) -> float:
@@ -525,32 +544,35 @@ def reach_for(chances: Iterable[float], advantage: float) -> float:
     >>> round(reach_for([0.25, 0.5], 0.05), 4)
     0.2007
     """
-    return min((simplified_reach(p, advantage) for p in set(chances)), default=math.inf)
+    eta, found = _advantage(advantage), sorted(set(chances))
+    at = bisect.bisect(found, (1 - eta) / 2)  # the worst of all; away from it the reach only grows
+    near = found[max(at - 1, 0) : at + 1]
+    return min((simplified_reach(p, eta) for p in near), default=math.inf)
 
 
-def largest(keeps: Callable[[float], bool]) -> float:
+def largest(keeps: Callable[[float], bool], scale: float = 1.0) -> float:
     """The largest epsilon that keeps something, by halving; rounded down.
 
-    What keeps it must not come back above one that does not. Infinity if all up to 10,000 keep it, 0 if none.
+    What keeps it must not come back above one that does not. It is looked for up to 1,024 times `scale`, at
+    which factors of e^-epsilon are nothing to a float: infinity if even that keeps it, 0 if nothing does.
     """
     low, high = 0.0, 1.0
-    while keeps(high):
+    while keeps(high * scale):
+        if high >= TOP:
+            return math.inf
         low, high = high, 2 * high
-        if high > 10_000:
-            return math.inf  # the goal is likely enough already
     while high > 1e-12 and high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return low
+        low, high = (middle, high) if keeps(middle * scale) else (low, middle)
+    return low * scale
 
 
 def _places(low: float, high: float, step: float) -> int:
-    count = round((high - low) / _size("step", step)) + 1 if step > 0 else 0
-    if not (math.isfinite(low) and math.isfinite(high) and count >= 1):
+    if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(step) and step > 0 and low <= high):
         raise InvalidParameter("high", high, f"give a bound of at least {low:g}, and a step above 0")
-    if count > MOST_VALUES:
-        raise InvalidParameter("step", step, f"that is {count:,} values: give a step that makes fewer")
-    return count
+    if (high - low) / step > MOST_VALUES:
+        raise InvalidParameter("step", step, f"give one that makes at most {MOST_VALUES:,} values")
+    return math.floor((high - low) / step + 1e-9) + 1
 
 
 def _sides(chances: Floats, rate: float) -> tuple[Floats, Floats]:
@@ -560,272 +582,25 @@ def _sides(chances: Floats, rate: float) -> tuple[Floats, Floats]:
 
 def _decayed(chances: Floats, rate: float) -> Floats:
     """The sum at a place is what is there, and exp(-rate) times the sum before. By blocks, in which what
-    grows by exp(rate) from place to place stays within floats."""
+    grows by exp(rate) from place to place stays within floats; or place by place, if few matter."""
+    if rate > STEEP:
+        found: Floats = chances.copy()
+        for back in range(1, min(math.ceil(TOP / rate), len(chances) - 1) + 1):
+            found[back:] += chances[:-back] * math.exp(-rate * back)
+        return found
     width = int(min(max(300 / rate, 1), 2000)) if rate > 0 else 2000
     padded = np.zeros(-(-len(chances) // width) * width)
     padded[: len(chances)] = chances
     places = np.arange(width)
-    grown, shrunk = np.exp(rate * places) if width > 1 else np.ones(1), np.exp(-rate * places)
+    grown, shrunk = np.exp(rate * places), np.exp(-rate * places)
     blocks = np.cumsum(padded.reshape(-1, width) * grown, axis=1) * shrunk
-    before, held, over = np.empty(len(blocks)), 0.0, math.exp(-rate * (width - 1))
+    before, held, over = np.empty(len(blocks)), 0.0, math.exp(-rate * width)
     for i, end in enumerate(blocks[:, -1].tolist()):
         before[i] = held
-        held = end + held * math.exp(-rate) * over
+        held = end + held * over
     blocks += np.outer(before, shrunk * math.exp(-rate))
-    found: Floats = blocks.reshape(-1)[: len(chances)]
-    return found
-
-
-# By any space ------------------------------------------------------------
-
-
-def tight(belief: Finite[X], goal: Iterable[X], distance: Distance[X], epsilon: float) -> float:
-    """The largest posterior of a goal over all likelihoods with this epsilon, by a program; rounded up.
-
-    For a goal that is no interval: a union, several columns at once. What is solved for are posteriors, so
-    that all are of order one; secrets that nobody believes in change nothing, since a likelihood on the
-    others can be continued to them. The bound of the program is proved (`programs`).
-
-    >>> from sfumato.utility.gain import uniform
-    >>> round(tight(uniform(range(101)), range(45, 56), lambda x, y: abs(x - y) / 5, 1.0), 4)
-    0.6688
-    """
-    size, (secrets, chances, inside) = _size("epsilon", epsilon), _split(belief, goal)
-    if not any(inside) or all(inside):
-        return float(any(inside))
-    if len(secrets) > MANY:
-        advice = f"a program is solved for up to {MANY}: take `precise`, or group them"
-        raise InvalidParameter("prior", f"{len(secrets)} secrets", advice)
-    program = Program(np.array(inside, dtype=np.float64))
-    program.row(list(range(len(secrets))), [1.0] * len(secrets), low=1, high=1)
-    for i, x in enumerate(secrets):
-        for j, other in enumerate(secrets):
-            if i != j:
-                apart = size * float(distance(x, other))
-                log = math.log(chances[j]) - math.log(chances[i]) - min(apart, 700.0)
-                log -= 16 * ULP * (2 + abs(log) + apart)  # rounded so that more is allowed
-                if abs(log) > FAINT:
-                    continue  # to leave one out is to allow more, and of so little there is nothing to gain
-                # posterior(x) e^log <= posterior(other), divided so that no number is above 1
-                pair = [math.exp(log), -1.0] if log < 0 else [1.0, -math.exp(-log)]
-                program.row([i, j], pair, low=-math.inf, high=0)
-    return min(program.solve("epsilon").bound, 1.0)
-
-
-def precise(belief: Finite[X], goal: Iterable[X], distance: Distance[X], epsilon: float) -> float:
-    """What the posterior of a goal is at most by the precise bound, in any space; rounded up.
-
-    >>> from sfumato.utility.gain import uniform
-    >>> round(precise(uniform(range(101)), range(45, 56), lambda x, y: abs(x - y) / 5, 1.0), 4)
-    0.8005
-    """
-    size, (secrets, chances, inside) = _size("epsilon", epsilon), _split(belief, goal)
-    if not any(inside) or all(inside):
-        return float(any(inside))
-    odds = 0.0
-    for z, pi, is_in in zip(secrets, chances, inside, strict=True):
-        if not is_in:
-            logs = [
-                math.log(p) + size * float(distance(b, z))
-                for b, p, within in zip(secrets, chances, inside, strict=True)
-                if within
-            ]
-            most = max(logs)
-            grown = most + math.log(math.fsum(math.exp(each - most) for each in logs))
-            odds += math.exp(math.log(pi) - grown)
-    return min(_up(1 / (1 + odds)), 1.0)
-
-
-def _split(belief: Finite[X], goal: Iterable[X]) -> tuple[list[X], list[float], list[bool]]:
-    """The secrets that somebody believes in, their chances, and which of them are in the goal."""
-    wanted = set(goal)
-    if missing := [x for x in wanted if x not in belief.outcomes]:
-        raise InvalidParameter("goal", missing[0], "name secrets of the prior")
-    kept = [(x, float(mass)) for x, mass in zip(belief.outcomes, belief.masses, strict=True) if mass > 0]
-    return [x for x, _ in kept], [p for _, p in kept], [x in wanted for x, _ in kept]
-
-
-# Goals, and several columns ------------------------------------------------------------
-
-
-def near(precision: float) -> Goal[float]:
-    """A guess is right within so much of the truth."""
-    return lambda x, z: abs(x - z) <= precision
-
-
-def same(x: object, z: object) -> bool:
-    """A guess is right if it is the truth: for categories."""
-    return x == z
-
-
-def fact(holds: Callable[[X], bool]) -> Goal[X]:
-    """What is to be found out is whether this holds, such as an income above 100,000."""
-    return lambda x, z: holds(x) == holds(z)
-
-
-def every(*goals: Goal[Any]) -> Goal[tuple[Any, ...]]:
-    """Right about all columns (AND).
-
-    >>> both = every(near(2), same)
-    >>> both((40, "A"), (41, "A")), both((40, "A"), (41, "B"))
-    (True, False)
-    """
-    return lambda x, z: all(goal(*pair) for goal, *pair in zip(goals, x, z, strict=True))
-
-
-def either(*goals: Goal[Any]) -> Goal[tuple[Any, ...]]:
-    """Right about at least one column (OR)."""
-    return lambda x, z: any(goal(*pair) for goal, *pair in zip(goals, x, z, strict=True))
-
-
-def independent(*beliefs: Finite[Any]) -> Finite[tuple[Any, ...]]:
-    """The joint belief about columns that say nothing about each other.
-
-    >>> from sfumato.utility.gain import uniform
-    >>> independent(uniform(range(2)), uniform("ab")).outcomes
-    ((0, 'a'), (0, 'b'), (1, 'a'), (1, 'b'))
-    """
-    pairs = [list(zip(each.outcomes, each.masses, strict=True)) for each in beliefs]
-    combined = list(itertools.product(*pairs))
-    outcomes = tuple(tuple(x for x, _ in each) for each in combined)
-    return Finite(
-        outcomes, tuple(math.prod((mass for _, mass in each), start=Fraction(1)) for each in combined)
-    )
-
-
-def manhattan(*units: float) -> Distance[Any]:
-    """The sum over columns of how far they differ, in these units; with their ranges as units: normalised.
-
-    >>> manhattan(5, 1000)((40, 20_000), (45, 23_000))
-    4.0
-    """
-    return lambda x, z: math.fsum(abs(a - b) / unit for a, b, unit in zip(x, z, units, strict=True))
-
-
-def furthest(*units: float) -> Distance[Any]:
-    """The largest over columns of how far they differ, in these units."""
-    return lambda x, z: max(abs(a - b) / unit for a, b, unit in zip(x, z, units, strict=True))
-
-
-def most_gained(
-    belief: Finite[X], goal: Goal[X], distance: Distance[X] | None, epsilon: float, *, record: float = 0.0
-) -> tuple[X, float]:
-    """The true value at which most can be gained, and that: by a program for every goal; rounded up.
-
-    Without a distance any two values are one apart.
-
-    >>> from sfumato.utility.gain import uniform
-    >>> both = independent(uniform(range(5)), uniform("ab"))
-    >>> value, gained = most_gained(both, every(near(1), same), None, 1.0)
-    >>> value, round(gained, 4)
-    ((1, 'a'), 0.2381)
-    """
-    found: dict[frozenset[X], float] = {}
-    worst, most = belief.outcomes[0], 0.0
-    for x in belief.outcomes:
-        right = frozenset(z for z in belief.outcomes if goal(x, z))
-        if right not in found:
-            before = float(sum((belief.mass(z) for z in right), Fraction(0)))
-            after = (
-                simplified(before, _size("epsilon", epsilon))
-                if distance is None
-                else tight(belief, right, distance, epsilon)
-            )
-            found[right] = simplified(after, record) - before
-        if found[right] > most:
-            worst, most = x, found[right]
-    return worst, min(_up(most), 1.0)
-
-
-# What the attacker knows ------------------------------------------------------------
-
-
-def gained(
-    table: Table[X, Y],
-    belief: Finite[X],
-    goal: Goal[X],
-    *,
-    knows: Callable[[X], Hashable] = lambda _: None,
-) -> Fraction:
-    """The most that an attacker gains by an output of this very mechanism: exact.
-
-    Secrets are databases; `knows` tells what the attacker sees of one beforehand: databases with the same
-    value are one class to her. It is the largest posterior less prior of a goal, over all classes, truths
-    and outputs.
-
-    >>> from sfumato.mechanisms import Table
-    >>> from sfumato.utility.gain import uniform
-    >>> gained(Table.geometric(ratio=Fraction(1, 2), size=2), uniform(range(2)), same)
-    Fraction(1, 6)
-    """
-    rows = dict(zip(table.secrets, table.rows, strict=True))
-    most = Fraction(0)
-    for members in _classes(belief, knows):
-        whole = sum((mass for _, mass in members), Fraction(0))
-        for x, _ in members:
-            right = [(z, mass) for z, mass in members if goal(x, z)]
-            before = sum((mass for _, mass in right), Fraction(0)) / whole
-            for y in range(len(table.outputs)):
-                seen = sum((mass * rows[z][y] for z, mass in members), Fraction(0))
-                if seen > 0:
-                    told = sum((mass * rows[z][y] for z, mass in right), Fraction(0))
-                    most = max(most, told / seen - before)
-    return most
-
-
-def claim(
-    belief: Finite[tuple[Any, ...]],
-    who: int,
-    goal: Goal[Any],
-    epsilon: float,
-    *,
-    knows: Callable[[tuple[Any, ...]], Hashable] = lambda _: None,
-    group: int = 1,
-) -> float:
-    """What an attacker may gain about record `who` of a database by any mechanism with this epsilon.
-
-    It holds if, given what is known, that record says nothing about the others: then the others can be
-    averaged out, and what is left is a likelihood of that record with the same epsilon. If not, the claim is
-    refused, unless `group` says how many records depend on each other: they cost that many times epsilon.
-
-    >>> from sfumato.utility.gain import uniform
-    >>> people = independent(uniform((0, 1)), uniform((0, 1)))
-    >>> round(claim(people, 0, same, 1.0), 4)
-    0.2311
-    >>> claim(people, 0, same, 1.0, knows=sum)
-    Traceback (most recent call last):
-    sfumato.errors.InvalidParameter: ...
-    """
-    most = 0.0
-    for members in _classes(belief, knows):
-        whole = sum((mass for _, mass in members), Fraction(0))
-        own: dict[Any, Fraction] = {}
-        others: dict[Any, Fraction] = {}
-        for database, mass in members:
-            rest = database[:who] + database[who + 1 :]
-            own[database[who]] = own.get(database[who], Fraction(0)) + mass / whole
-            others[rest] = others.get(rest, Fraction(0)) + mass / whole
-        joint = {(x[who], x[:who] + x[who + 1 :]): mass / whole for x, mass in members}
-        apart = all(joint.get((x, r), 0) == p * q for x, p in own.items() for r, q in others.items())
-        if group == 1 and not apart:
-            raise InvalidParameter(
-                "prior",
-                f"record {who} depends on others",
-                "a claim about one record needs records that are independent given what is known; if no more "
-                "than k depend on each other, give group=k: they cost k epsilon",
-            )
-        for x in own:
-            p = float(sum((mass for z, mass in own.items() if goal(x, z)), Fraction(0)))
-            most = max(most, simplified(p, group * _size("epsilon", epsilon)) - p)
-    return min(_up(most), 1.0)
-
-
-def _classes(belief: Finite[X], knows: Callable[[X], Hashable]) -> list[list[tuple[X, Fraction]]]:
-    found: dict[Hashable, list[tuple[X, Fraction]]] = {}
-    for x, mass in zip(belief.outcomes, belief.masses, strict=True):
-        if mass > 0:
-            found.setdefault(knows(x), []).append((x, mass))
-    return list(found.values())
+    held_up: Floats = blocks.reshape(-1)[: len(chances)]
+    return held_up
 
 
 # On average ------------------------------------------------------------
@@ -843,6 +618,7 @@ def on_average(chance: float, bound: Bound) -> float:
     is concave and grows. Under Q the output says nothing about x, so that sum is the chance of a guess made
     without it: at most p. QED It holds for every epsilon with its delta; the least of many is returned.
 
+    >>> from sfumato.mechanisms import Bound
     >>> round(on_average(0.05, Bound(epsilon=Fraction(1))), 4)
     0.1359
     >>> round(on_average(0.05, Bound(rho=Fraction(1, 8))), 4)
@@ -851,15 +627,17 @@ def on_average(chance: float, bound: Bound) -> float:
     p = _chance("chance", chance)
     best = 1.0
     for epsilon in _epsilons(bound):
+        if epsilon > 700:
+            continue  # nothing is said by it
         delta = float(bound.delta_at(Fraction(epsilon)))
         best = min(best, delta + math.exp(epsilon) * p, 1 - math.exp(-epsilon) * (1 - delta - p))
-    return min(max(_up(best), p), 1.0)
+    return min(max(rounded_up(best), p), 1.0)
 
 
 def _epsilons(bound: Bound) -> list[float]:
     """Where to look: at a pure epsilon, and around where the loss of a zCDP mechanism is."""
     found = [] if bound.epsilon is None else [float(bound.epsilon) * (1 + 4 * ULP)]
-    if bound.rho is not None and bound.epsilon is None:
+    if bound.rho is not None:
         middle, spread = float(bound.rho), math.sqrt(2 * float(bound.rho))
         found += [max(middle + spread * k / 4, 0.0) for k in range(-8, 25)]
     return found
@@ -880,13 +658,15 @@ def _advantage(value: float) -> float:
     return float(value)
 
 
-def _size(name: str, value: float) -> float:
+def positive(name: str, value: float) -> float:
+    """A number of at least 0, or the refusal."""
     if not (math.isfinite(value) and value >= 0):
         raise InvalidParameter(name, value, "give a number of at least 0")
     return float(value)
 
 
-def _up(value: float) -> float:
+def rounded_up(value: float) -> float:
+    """Moved outward, by more than floats can have lost."""
     return value + ROOM * abs(value)
 
 

@@ -106,7 +106,8 @@ class Program:
             raise InvalidParameter(what, told, f"the solver did not come to an end: {advice}")
         solution, value = solver.getSolution(), float(solver.getInfo().objective_function_value)
         multipliers = np.array(solution.row_dual) / sharp
-        bound = min(self._bound(multipliers), self._bound(self._sharpened(multipliers, solver)))
+        found = [self._bound(multipliers), self._bound(self._sharpened(multipliers, solver))]
+        bound = min((each for each in found if not math.isnan(each)), default=math.inf)
         return Solved(np.array(solution.col_value) / sharp, value / sharp**2, bound)
 
     def _sharpened(self, y: Floats, solver: highspy.Highs) -> Floats:

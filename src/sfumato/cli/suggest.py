@@ -1,0 +1,94 @@
+"""`sfumato suggest`: from a sentence about an attacker to an epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import sfumato as sf
+from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.errors import InvalidParameter
+
+METRICS = ("record", "manhattan", "normalised", "max")
+
+
+@click.command("suggest", cls=Friendly)
+@POLICY
+@click.argument("secret", required=False)
+@click.option("--within", metavar="R", help="A guess is right within so much of the value, such as 2.")
+@click.option("--above", metavar="LIMIT", help="What is guessed is whether the value is at least this.")
+@click.option("--advantage", metavar="A", help="How much surer anybody may become, such as 0.10.")
+@click.option(
+    "--prior",
+    default="uniform",
+    show_default=True,
+    metavar="P",
+    help="What is believed before: uniform, unknown, normal:MEAN,DEVIATION or PUBLIC_TABLE.COLUMN.",
+)
+@click.option("--metric", type=click.Choice(METRICS), default="record", show_default=True)
+@click.option("--group", type=int, default=1, metavar="K", help="So many people depend on each other.")
+@click.option("--picture", metavar="FILE", help="Draw what is gained, before and after, as SVG.")
+@JSON
+def command(
+    policy: str,
+    secret: str | None,
+    within: str | None,
+    above: str | None,
+    advantage: str | None,
+    prior: str,
+    metric: str,
+    group: int,
+    picture: str | None,
+    as_json: bool,
+) -> None:
+    """Which epsilon keeps everybody from becoming surer of a secret than you allow.
+
+    SECRET is a column, such as patients.age. Without one, the promises of the policy are shown. Free; no row
+    about a person is read.
+
+    \b
+    For example:
+      sfumato suggest hospital.toml patients.age --within 2 --advantage 0.10 --picture age.svg
+    """
+    database = sf.open(policy)
+    if secret is None:
+        found = database.suggestions
+        if not found:
+            advice = "name a column, such as patients.age; or write a [[promise]] into the policy"
+            raise InvalidParameter("secret", None, advice)
+    else:
+        if advantage is None:
+            raise InvalidParameter(
+                "advantage", None, "say how much surer anybody may become: --advantage 0.10"
+            )
+        one = database.suggest_epsilon(
+            secret,
+            advantage=advantage,
+            within=within,
+            above=above,
+            prior=_prior(prior),
+            metric=metric,
+            group=group,
+        )
+        found = (one,)
+    if picture is not None:
+        for n, each in enumerate(found):
+            file = Path(picture) if not n else Path(picture).with_stem(f"{Path(picture).stem}-{n + 1}")
+            file.write_text(each.picture(), encoding="utf-8")
+            click.echo(f"Drew {file}.", err=True)
+    if as_json:
+        print_json({"suggestions": [each.as_dict() for each in found]})
+        return
+    click.echo("\n\n".join(repr(each) for each in found))
+
+
+def _prior(given: str) -> Any:
+    if not given.startswith("normal:"):
+        return given
+    try:
+        mean, deviation = (float(each) for each in given.removeprefix("normal:").split(","))
+    except ValueError:
+        raise InvalidParameter("prior", given, "write a mean and a deviation: normal:40,15") from None
+    return {"normal": [mean, deviation]}

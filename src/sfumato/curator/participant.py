@@ -1,0 +1,132 @@
+"""What is promised to those whom the data are about, and what is not: a page for them, in plain words."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.budget.filters import odometer
+from sfumato.curator import show
+from sfumato.curator.promises import KEPT, anything, points
+
+if TYPE_CHECKING:
+    from sfumato.curator.database import Database
+
+EVENTS = (0.001, 0.01, 0.1)  # chances of some harm, for which it is told what taking part can make of them
+
+
+@dataclass(frozen=True)
+class Page:
+    """Headings, each with its paragraphs."""
+
+    title: str
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, database: Database) -> Page:
+        """The page of one database."""
+        name = database.policy.name
+        return cls(
+            f"What {name} promises you",
+            (
+                ("What is promised", tuple(_promised(database))),
+                ("What it means to take part", tuple(_harm(database))),
+                ("What is not promised", NOT),
+                ("How it is kept", HOW),
+            ),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"title": self.title, "sections": {head: list(said) for head, said in self.sections}}
+
+    def text(self) -> str:
+        """For a terminal."""
+        lines = [f"  {self.title}", ""]
+        for head, said in self.sections:
+            lines += [f"  {head}", *show.paragraphs(said, indent=4), ""]
+        return "\n".join(lines).rstrip()
+
+    def html(self) -> str:
+        """For a browser: one file, no script."""
+        body = "".join(
+            f"<h2>{html.escape(head)}</h2>" + "".join(f"<p>{html.escape(each)}</p>" for each in said)
+            for head, said in self.sections
+        )
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(self.title)}</title><style>body{{font:18px/1.5 Georgia,serif;"
+            "max-width:38em;margin:3em auto;padding:0 1em;color:#222}"
+            "h1,h2{font-weight:normal;color:#7a4e2d}</style></head>"
+            f"<body><h1>{html.escape(self.title)}</h1>{body}</body></html>\n"
+        )
+
+
+NOT = (
+    "What is true of a whole group is not hidden, and it can be about you. If the numbers show that smoking "
+    "causes cancer, then whoever knows that you smoke learns something about your health. The same would be "
+    "learned if you had not taken part: it does not come from your record.",
+    "Nothing is promised about what others already know of you, or publish elsewhere.",
+    "If several people in the data say something about each other, as a family does, what is learned about "
+    "them together may be more than what is promised for one of them.",
+)
+HOW = (
+    "Nobody who asks sees a row. Every answer is a number about many people, with noise that is made to hide "
+    "any one of them.",
+    "There is a budget for all answers together, whoever asks. When it is spent, there are no more answers "
+    "about these data. It is never filled up again.",
+)
+
+
+def _promised(database: Database) -> list[str]:
+    budget = database.policy.budget
+    said = []
+    for judge in database.judges:
+        so_far = judge.gained(database.ledger.lost(judge.promise.relation))
+        told = judge.told().replace("somebody's", "your")
+        said.append(f"{told[:1].upper()}{told[1:]}. So far it is at most {points(so_far)}.")
+    if not said:
+        whole = Fraction(2) if budget.rho is None else Fraction(4)
+        most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
+        said.append(
+            "Whatever is asked, and whoever asks: somebody who knows every other record becomes at most "
+            f"{points(most)} surer of any one fact about you{_average(database)}."
+        )
+    said.append(
+        "This holds however clever somebody is, and whatever is known or published about everybody else."
+    )
+    return said
+
+
+def _average(database: Database) -> str:
+    return ", on average over releases" if database.policy.budget.delta else ""
+
+
+def _harm(database: Database) -> list[str]:
+    budget = database.policy.budget
+    size, missed = budget.amount, budget.delta
+    if budget.rho is not None:
+        size, missed = odometer(budget.rho, delta=KEPT), KEPT
+    times = math.exp(min(float(size), 700.0))
+    chances = [f"{_chance(p)} becomes at most {_chance(min(p * times, 1.0))}" for p in EVENTS]
+    but = f", but for a chance of {float(missed):g}" if missed else ""
+    return [
+        f"Whatever might happen to you because of these answers is at most {times:,.3g} times as likely as "
+        f"if you had not taken part{but}: be it a higher premium, a letter, or an embarrassment.",
+        f"In numbers: a chance of {'; one of '.join(chances)}.",
+    ]
+
+
+def _chance(share: float) -> str:
+    """A probability, rounded up, in words.
+
+    >>> _chance(0.01), _chance(0.0271828), _chance(1.0)
+    ('1 in 100', '2.8 in 100', '100 in 100')
+    """
+    per = 100 if share >= 0.01 else 10 ** (math.ceil(-math.log10(share)))
+    much = math.ceil(share * per * 10 * (1 - 1e-9)) / 10
+    return f"{much:g} in {per:,}"

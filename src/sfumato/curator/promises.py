@@ -1,0 +1,466 @@
+"""From promises to limits of a ledger, and from what was spent back to sentences.
+
+A promise says how much surer of a secret anybody may become. `Judge` knows what that is at any state of a
+ledger: what all charges come to if a person's rows are replaced, and, where a column has a distance of its
+own, what they come to over its whole range. In epsilon the bound holds for every release; with a delta, or in
+rho, only on average over releases, and the sentences say so (`utility.guessing.on_average`).
+
+A ledger must not do this arithmetic while it decides. It is given corners: states up to which the promise is
+kept. Two prices are traded against each other on a staircase of such corners.
+"""
+
+from __future__ import annotations
+
+import bisect
+import datetime
+import hashlib
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.budget.book import Limit
+from sfumato.budget.filters import FINE, UNIT, odometer
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Bound
+from sfumato.queries.sensitivity import Watched
+from sfumato.utility import guessing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sfumato.mechanisms import Guarantee
+    from sfumato.queries.policy import Column as Declared
+    from sfumato.queries.policy import Kind, Policy, Value
+    from sfumato.queries.promises import Part, Promise
+    from sfumato.utility.guessing import Floats
+
+    Read = Callable[[str, tuple[tuple[str, Kind], ...]], Sequence[tuple[tuple[Value, ...], int]]]
+
+STAIRS = 16  # corners between the two axes
+COMBINED = 10**6  # chances of several parts together, up to which all are looked at
+ALL = 10**15  # more than anybody has, in units
+SLACKS = 4  # times the budget's delta: what a replaced person may lose of it
+KEPT = Fraction(1, 10**6)  # the chance that an odometer is wrong, where sentences need one
+
+Lost = tuple[Fraction, Fraction, Fraction]  # in any case, for the whole range of a column, of delta
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What a promise means for one database."""
+
+    promise: Promise
+    policy: Policy
+    read: Read
+
+    # What is believed ---------------------------------------------------------------------------------
+
+    @cached_property
+    def column(self) -> guessing.Column | None:
+        """What is believed about the number of a promise with one part; None for anything else."""
+        part = self.promise.parts[0]
+        numeric = part.within is not None or part.above is not None
+        if len(self.promise.parts) > 1 or not numeric or part.prior.kind == "unknown":
+            return None
+        return self._numbers(part)
+
+    @cached_property
+    def chances(self) -> list[float] | None:
+        """The prior probabilities that goals can have, sorted; None if nothing is known of them."""
+        if any(part.prior.kind == "unknown" for part in self.promise.parts) and not self.promise.joint:
+            return None
+        if self.promise.joint:
+            return self._joint()[0]
+        parts = [_few(self._goals(part)) for part in self.promise.parts]
+        if len(parts) == 1:
+            return parts[0]
+        if math.prod(map(len, parts)) > COMBINED:
+            return None
+        combined = (self._together(each) for each in itertools.product(*parts))
+        return _few(np.array(sorted(combined)))
+
+    @cached_property
+    def best(self) -> float | None:
+        """The chance of the best guess before any release; None if nothing is known of it."""
+        if self.promise.joint:
+            return self._joint()[1]
+        if any(part.prior.kind == "unknown" for part in self.promise.parts):
+            return None
+        return self._together([self._best(part) for part in self.promise.parts])
+
+    def _together(self, chances: Sequence[float]) -> float:
+        """Of several parts that say nothing about each other: that all are right, or any."""
+        if self.promise.either:
+            return 1 - math.prod(1 - chance for chance in chances)
+        return math.prod(chances)
+
+    def _declared(self, part: Part) -> Declared:
+        table = self.policy.table(part.table)
+        found = None if table is None else table.column(part.column.name)
+        return found or part.column
+
+    def _numbers(self, part: Part) -> guessing.Column:
+        """What is believed about a number: on the grid of its column, with its range as the unit."""
+        column = self._declared(part)
+        low, high = _ends(column)
+        step = 1.0 if column.kind == "date" else float(Fraction(2) ** -column.exponent)
+        step = max(step, 1.0) if column.kind == "integer" else step
+        if part.prior.kind == "normal":
+            mean, deviation = part.prior.numbers[0]
+            if low is None or high is None:
+                step = min(max(step, deviation / 10**4), max(deviation, step))
+                return guessing.Column.normal(mean, deviation, step=step)
+            wide = max(high - low, step)
+            return guessing.Column.normal(mean, deviation, low=low, high=high, step=step, unit=wide)
+        assert low is not None
+        assert high is not None
+        wide = max(high - low, step)
+        if part.prior.kind == "uniform":
+            return guessing.Column.uniform(low, high, step=step, unit=wide)
+        parts = part.prior.numbers
+        if part.prior.source is not None:
+            rows = self.read(part.prior.source[0], ((part.prior.source[1], column.kind),))
+            numbers = [(_ordinal(values[0]), count) for values, count in rows]
+            parts = tuple((_on(x, low, high, step), _on(x, low, high, step), float(n)) for x, n in numbers)
+            if not parts:
+                raise _empty(part.prior.source[0])
+        triples = [(start, end, weight) for start, end, weight in parts]
+        return guessing.Column.weighted(triples, low=low, high=high, step=step, unit=wide)
+
+    def _goals(self, part: Part) -> Floats:
+        """The prior probability of the goal of every value."""
+        if part.within is None and part.above is None:
+            return np.array([weight for _, weight in self._categories(part)])
+        column = self._numbers(part)
+        sums = np.concatenate([[0.0], np.cumsum(column.chances)])
+        if part.above is not None:
+            at = min(max(math.ceil((float(part.above) - column.low) / column.step - 1e-9), 0), column.size)
+            upper = float(sums[-1] - sums[at])
+            return np.array([min(max(upper, 0.0), 1.0), min(max(1 - upper, 0.0), 1.0)])
+        assert part.within is not None
+        reach, places = column.within(float(part.within)), np.arange(column.size)
+        first, last = np.maximum(places - reach, 0), np.minimum(places + reach, column.size - 1)
+        counts = np.concatenate([[0], np.cumsum(column.chances > 0)])
+        believed = counts[last + 1] > counts[first]  # what is lost in a difference of sums is not nothing
+        masses = np.maximum(sums[last + 1] - sums[first], guessing.LOST)
+        found: Floats = np.where(believed, np.minimum(masses, 1.0), 0.0)
+        return found
+
+    def _best(self, part: Part) -> float:
+        """The chance of the best guess; its middle need not be a value of the column."""
+        if part.within is None:
+            return float(self._goals(part).max())
+        column = self._numbers(part)
+        many = min(math.floor(2 * float(part.within) / column.step + 1e-9) + 1, column.size)
+        sums = np.concatenate([[0.0], np.cumsum(column.chances)])
+        return min(float((sums[many:] - sums[:-many]).max()) + column.beyond, 1.0)
+
+    def _categories(self, part: Part) -> list[tuple[Value, float]]:
+        column = self._declared(part)
+        weights = list(part.prior.weights)
+        if part.prior.source is not None:
+            rows = self.read(part.prior.source[0], ((part.prior.source[1], column.kind),))
+            weights = [(values[0], float(count)) for values, count in rows]
+            if not weights:
+                raise _empty(part.prior.source[0])
+        elif part.prior.kind == "uniform":
+            keys = column.keys or ((False, True) if column.kind == "boolean" else ())
+            if not keys:
+                advice = f'{part.name} has no keys: declare them, or write prior = "unknown"'
+                raise InvalidParameter("prior", "uniform", advice)
+            weights = [(key, 1.0) for key in keys]
+        total = sum(weight for _, weight in weights)
+        return [(key, weight / total) for key, weight in weights]
+
+    def _joint(self) -> tuple[list[float], float]:
+        """The chances of all goals, and of the best guess, where the rows of a public table are believed."""
+        parts = self.promise.parts
+        columns = tuple((part.column.name, self._declared(part).kind) for part in parts)
+        rows = self.read(self.promise.joint, columns)
+        if not rows:
+            raise _empty(self.promise.joint)
+        if len(rows) > 2000:
+            raise InvalidParameter(
+                "joint", self.promise.joint, "it has over 2,000 combinations: make it coarser"
+            )
+        found = []
+        near = [0.0] * (len(parts) if self.promise.either else 1)  # the best guess, of each part or of all
+        for truth, _ in rows:
+            right = [_rights(parts, truth, row, 1) for row, _ in rows]
+            word = any if self.promise.either else all
+            found.append(_share(rows, [word(each) for each in right]))
+            # what is right together lies at most twice as far apart: an upper bound for any guess
+            wider = [_rights(parts, truth, row, 2) for row, _ in rows]
+            sides = list(zip(*wider, strict=True)) if self.promise.either else [[all(e) for e in wider]]
+            near = [max(best, _share(rows, side)) for best, side in zip(near, sides, strict=True)]
+        return _few(np.array(found)), min(sum(near), 1.0)
+
+    def check(self) -> None:
+        """Refuse now what cannot be believed, and not after a charge."""
+        _ = self.chances, self.best
+
+    # What is gained -----------------------------------------------------------------------------------
+
+    @property
+    def on_average(self) -> bool:
+        """Whether nothing can be said about single releases."""
+        return self.policy.budget.rho is not None or self.policy.budget.delta > 0
+
+    @property
+    def watched(self) -> Watched | None:
+        """The column whose own distance it speaks of."""
+        part = self.promise.parts[0]
+        return None if self.promise.metric == "record" else Watched(part.table, self._declared(part))
+
+    def gained(self, lost: Lost) -> float:
+        """How much surer somebody may be at this state of the ledger; rounded up."""
+        if not any(lost):
+            return 0.0
+        if self.on_average:
+            return self._averaged(lost)
+        fixed, sloped = (float(each) * (1 + 1e-12) * self.promise.group for each in lost[:2])
+        if self.promise.metric == "record" or sloped == 0:
+            return most(self.chances, fixed)
+        part = self.promise.parts[0]
+        assert self.column is not None
+        if part.above is not None:
+            sides = guessing.above(self.column, float(part.above), sloped, record=fixed)
+            return max(side.advantage for side in sides)
+        assert part.within is not None
+        return guessing.worst_value(self.column, float(part.within), sloped, record=fixed)[1]
+
+    def _averaged(self, lost: Lost) -> float:
+        amount, _, delta = lost
+        group = self.promise.group
+        if self.policy.budget.rho is not None:
+            return averaged(self.best, Bound(rho=amount * group**2)) + min(float(delta) * group, 1.0)
+        grown = Fraction(math.ceil(math.exp(min(float(amount) * (group - 1), 600.0)) * 10**6 + 1), 10**6)
+        lost_ = min(delta * group * (grown if group > 1 else 1), Fraction(1))
+        return averaged(self.best, Bound(epsilon=amount * group, delta=lost_))
+
+    # What it allows -----------------------------------------------------------------------------------
+
+    @property
+    def made(self) -> str:
+        """Names everything that the corners depend on."""
+        columns = [self._declared(part) for part in self.promise.parts]
+        told = repr((self.promise, columns, self.policy.budget.currency, self.policy.budget.delta, STAIRS))
+        public = ""
+        if self.promise.joint or any(part.prior.source for part in self.promise.parts):
+            public = repr((self.chances, self.best))  # what a public table says may change
+        return hashlib.sha256(f"{told}\n{public}".encode()).hexdigest()
+
+    def limit(self) -> Limit:
+        """What a ledger must know of it."""
+        return Limit(self.promise.relation, tuple(self._corners()), self.told(), self.made)
+
+    def _corners(self) -> list[tuple[int, int, int]]:
+        slack = math.ceil(SLACKS * self.policy.budget.delta * FINE)
+        eta = float(self.promise.advantage)
+
+        def keeps(fixed: float, sloped: float) -> bool:
+            lost = (Fraction(fixed), Fraction(sloped), Fraction(slack, FINE))
+            return self.gained(lost) <= eta
+
+        if not keeps(0.0, 0.0):
+            return []
+        whole = guessing.largest(lambda size: keeps(size, 0.0))
+        if self.promise.metric == "record":
+            return [(_units(whole), ALL, slack)]
+        stairs = [whole * n / STAIRS for n in range(STAIRS + 1)] if math.isfinite(whole) else [0.0]
+        found = []
+        for fixed in stairs:
+            steps = self.column.unit / self.column.step if self.column is not None else 1.0
+            sloped = guessing.largest(lambda size, fixed=fixed: keeps(fixed, size), steps)  # type: ignore[misc]
+            found.append((_units(fixed), _units(sloped), slack))
+        return found
+
+    # Words --------------------------------------------------------------------------------------------
+
+    @property
+    def secret(self) -> str:
+        """What it is about, of one person."""
+        word = " or " if self.promise.either else " and "
+        return word.join(_phrase(part) for part in self.promise.parts)
+
+    def told(self) -> str:
+        """The promise as a sentence."""
+        group = self.promise.group
+        who = "nobody who knows everyone else's record"
+        if group > 1:
+            who = f"nobody who knows every record outside of a group of {group:,} that depend on each other"
+        average = ", on average over releases," if self.on_average else ""
+        much = points(float(self.promise.advantage))
+        return f"{who} becomes{average} more than {much} surer of {self.secret}, {self.belief}"
+
+    @property
+    def belief(self) -> str:
+        """What is believed before any release, as a condition."""
+        promise = self.promise
+        if promise.joint:
+            return f"if at first the table {promise.joint} says what is believed"
+        told = [_believed(part) for part in promise.parts]
+        if any(part.prior.kind == "unknown" for part in promise.parts):
+            return "whatever was believed at first"
+        apart = ", and no part says anything about another" if len(told) > 1 else ""
+        return f"if at first {' and '.join(dict.fromkeys(told))}{apart}"
+
+    def standing(self, alone: Lost, after: Lost) -> str:
+        """What a question allows, alone and with all so far."""
+        one, whole = self.gained(alone), self.gained(after)
+        average = " on average" if self.on_average else ""
+        return (
+            f"this alone makes nobody who knows everyone else's record more than {points(one)} "
+            f"surer{average} of {self.secret}, {self.belief}; all releases so far together, "
+            f"{points(whole)} (promised: {points(float(self.promise.advantage))})"
+        )
+
+
+def most(chances: Sequence[float] | None, reach: float) -> float:
+    """The largest advantage over these sorted prior probabilities: at one beside the worst, by concavity.
+
+    >>> round(most([0.1, 0.5], 1.0), 4), round(most(None, 1.0), 4)
+    (0.2311, 0.2449)
+    """
+    if not math.isfinite(reach):
+        return 1.0
+    worst, gained = guessing.worst_chance(reach)
+    if chances is None:
+        return gained
+    at = bisect.bisect(chances, worst)
+    near = chances[max(at - 1, 0) : at + 1]
+    return max((guessing.simplified(p, reach) - p for p in near), default=0.0)
+
+
+def averaged(best: float | None, bound: Bound) -> float:
+    """How much more often than before somebody is right on average, at most; without a prior, for the worst.
+
+    >>> one = Bound(epsilon=Fraction(1))
+    >>> round(averaged(0.05, one), 4), round(averaged(None, one), 3)
+    (0.0859, 0.464)
+    """
+    if best is not None:
+        return guessing.on_average(best, bound) - best
+    steps = 400  # T grows, so between two of them T(p) - p is at most the next T less this p
+    values = [guessing.on_average(n / steps, bound) for n in range(steps + 1)]
+    return min(max(values[n + 1] - n / steps for n in range(steps)), 1.0)
+
+
+def anything(lost: Lost, budget: Guarantee) -> float:
+    """How much surer of any one fact about a person somebody may be, whatever she believed before."""
+    amount, _, delta = lost
+    if budget.rho is not None:
+        return min(most(None, float(odometer(amount, delta=KEPT))) + float(delta), 1.0)
+    if delta:
+        return averaged(None, Bound(epsilon=amount, delta=min(delta, Fraction(1))))
+    return most(None, float(amount) * (1 + 1e-12))
+
+
+def plainly(alone: Lost, after: Lost, budget: Guarantee) -> str:
+    """The sentence where nothing was promised."""
+    average = " on average" if budget.delta else ""
+    sure = " (but for a chance of one in a million)" if budget.rho is not None else ""
+    return (
+        "this alone makes nobody who knows everyone else's record more than "
+        f"{points(anything(alone, budget))} surer{average} of any one fact about a person; all releases so "
+        f"far together, {points(anything(after, budget))}{sure}"
+    )
+
+
+def points(share: float) -> str:
+    """A share in percentage points, rounded up to two digits.
+
+    >>> points(0.1), points(0.012345), points(0), points(0.9999)
+    ('10 percentage points', '1.3 percentage points', '0 percentage points', '100 percentage points')
+    """
+    if share <= 0:
+        return "0 percentage points"
+    size = min(share, 1.0) * 100
+    digits = 1 - math.floor(math.log10(size))
+    rounded = math.ceil(size * 10**digits * (1 - 1e-6)) / 10**digits
+    return f"{min(rounded, 100.0):.6g} percentage points"
+
+
+def _phrase(part: Part) -> str:
+    if part.above is not None:
+        limit = part.above
+        shown = f"{float(limit):,.12g}"
+        if part.column.kind == "date":
+            shown = str(_day(limit))
+        return f"whether somebody's {part.name} is at least {shown}"
+    if part.within is None:
+        return f"somebody's {part.name}"
+    days = " days" if part.column.kind == "date" else ""
+    return f"somebody's {part.name} to within {float(part.within):,.12g}{days}"
+
+
+def _believed(part: Part) -> str:
+    prior = part.prior
+    if prior.source is not None:
+        return f"{'.'.join(prior.source)} says how likely values are"
+    if prior.kind == "uniform":
+        return "all values seem equally likely"
+    if prior.kind == "normal":
+        mean, deviation = prior.numbers[0]
+        return f"the value seems to be about {mean:g}, give or take {deviation:g}"
+    return "the policy says how likely values are"
+
+
+def _day(ordinal: Fraction) -> datetime.date:
+    return datetime.date.fromordinal(int(ordinal))
+
+
+def _few(values: Floats) -> list[float]:
+    """Sorted, and each once."""
+    found: list[float] = np.unique(np.round(values, 15)).tolist()
+    return found
+
+
+def _ends(column: Declared) -> tuple[float | None, float | None]:
+    if column.since is not None and column.until is not None:
+        return float(column.since.toordinal()), float(column.until.toordinal())
+    low, high = column.low, column.high
+    return None if low is None else float(low), None if high is None else float(high)
+
+
+def _ordinal(value: Value) -> float:
+    return float(value.toordinal()) if hasattr(value, "toordinal") else float(value)
+
+
+def _on(value: float, low: float, high: float, step: float) -> float:
+    """A value on the grid, within the bounds."""
+    return low + round((min(max(value, low), high) - low) / step) * step
+
+
+def _rights(parts: Sequence[Part], truth: Sequence[Value], guess: Sequence[Value], times: int) -> list[bool]:
+    """Of every part, whether a guess within so many times the precision would be right."""
+    return [_right(*each, times) for each in zip(parts, truth, guess, strict=True)]
+
+
+def _right(part: Part, truth: Value, guess: Value, times: int) -> bool:
+    if part.above is not None:
+        return (_ordinal(truth) >= part.above) == (_ordinal(guess) >= part.above)
+    if part.within is not None:
+        return abs(_ordinal(truth) - _ordinal(guess)) <= times * float(part.within)
+    return truth == guess
+
+
+def _share(rows: Sequence[tuple[tuple[Value, ...], int]], chosen: Sequence[bool]) -> float:
+    """How much of a public table is chosen."""
+    return sum(n for is_in, (_, n) in zip(chosen, rows, strict=True) if is_in) / sum(n for _, n in rows)
+
+
+def _empty(table: str) -> InvalidParameter:
+    return InvalidParameter(
+        "prior", table, "the public table has no rows to believe in: fill it, or write another"
+    )
+
+
+def _units(size: float) -> int:
+    """In whole units, rounded down."""
+    return ALL if not math.isfinite(size) else min(math.floor(size * (1 - 1e-12) * UNIT), ALL)

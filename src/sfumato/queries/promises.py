@@ -1,0 +1,340 @@
+"""Promises: what the owner says an attacker may gain, as it is declared.
+
+A promise names a secret of one person, when a guess about it counts as right, and by how much surer of it
+anybody may become. What it means for epsilon is worked out elsewhere (`curator.promises`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from sfumato.errors import InvalidParameter, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sfumato.queries.policy import Column, Table, Value
+
+Metric = Literal["record", "manhattan", "normalised", "max"]
+METRICS = ("record", "manhattan", "normalised", "max")
+KNOWN = {
+    "secret",
+    "within",
+    "above",
+    "below",
+    "advantage",
+    "prior",
+    "metric",
+    "group",
+    "parts",
+    "goal",
+    "joint",
+}
+OF_A_PART = {"secret", "within", "above", "below", "prior"}
+PRIORS = '"uniform", "unknown", { normal = [40, 15] }, { parts = [[0, 17, 1], [18, 64, 3]] }, { cdf = [[17, 0.2], [64, 1]] }, { weights = { A = 3, B = 1 } }, or "table.column" of a public table'  # noqa: E501  # one text
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What an attacker believes about a value before any release."""
+
+    kind: Literal["uniform", "unknown", "normal", "parts", "weights"]
+    numbers: tuple[tuple[float, ...], ...] = ()  # mean and deviation; or (from, to, weight), ...
+    weights: tuple[tuple[Value, float], ...] = ()
+    source: tuple[str, str] | None = None  # a public table's column, whose values it counts
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A column, and when a guess is right: within so much, on the right side of a limit, or equal."""
+
+    table: str
+    column: Column
+    within: Fraction | None
+    above: Fraction | None
+    prior: Prior
+
+    @property
+    def name(self) -> str:
+        """The column and its table."""
+        return f"{self.table}.{self.column.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Nobody becomes more than `advantage` surer that a guess about one person is right.
+
+    With several parts a guess is right if all of it is (or, with `either`, any). `metric` is the distance in
+    which values are protected: "record", in which any two are one apart, or one of the column's own. `group`
+    people may depend on each other. `joint` is a public table whose rows are what is believed of all parts.
+    """
+
+    parts: tuple[Part, ...]
+    advantage: Fraction
+    metric: Metric = "record"
+    group: int = 1
+    either: bool = False
+    joint: str = ""
+
+    @property
+    def relation(self) -> str:
+        """What its distance is called in a charge."""
+        return "value" if self.metric == "record" else self.parts[0].name
+
+
+def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...]) -> Promise:
+    """The promise that a section of a policy (or the arguments of `suggest`) declares; or what is wrong."""
+    _known(body, KNOWN)
+    given = body.get("parts")
+    if given is None:
+        bodies: list[Any] = [{key: body[key] for key in OF_A_PART if key in body}]
+    elif not isinstance(given, list) or len(given) < 2 or OF_A_PART & body.keys():
+        raise InvalidParameter(
+            "parts", given, "give two or more, each with its own secret, and no other secret"
+        )
+    else:
+        bodies = given
+    parts = tuple(_part(each, tables) for each in bodies)
+    goal = body.get("goal", "all")
+    if goal not in ("all", "any") or ("goal" in body and len(parts) == 1):
+        raise InvalidParameter("goal", goal, 'beside several parts write "all" or "any"')
+    metric = body.get("metric", "record")
+    if metric not in METRICS:
+        raise InvalidParameter("metric", metric, f"write one of: {', '.join(METRICS)}")
+    group = body.get("group", 1)
+    if isinstance(group, bool) or not isinstance(group, int) or not 1 <= group <= 10**6:
+        raise InvalidParameter("group", group, "say how many people depend on each other: 1 or more")
+    found = Promise(parts, _advantage(body), metric, group, goal == "any", _joint(body, parts, tables))
+    if metric != "record":
+        _check_metric(found, tables)
+    return found
+
+
+def _known(body: Mapping[str, Any], names: set[str]) -> None:
+    for key in body:
+        if key not in names:
+            close = nearest(key, names)
+            advice = f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(names))}"
+            raise InvalidParameter(key, body[key], f"there is no such key; {advice}")
+
+
+def _advantage(body: Mapping[str, Any]) -> Fraction:
+    advice = 'write how much surer anybody may become, strictly between 0 and 1: advantage = "0.10"'
+    given = body.get("advantage")
+    try:
+        found = Fraction(given) if isinstance(given, (str, float, Fraction)) else Fraction(0)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        found = Fraction(0)
+    if not 0 < found < 1:
+        raise InvalidParameter("advantage", given, advice)
+    return found
+
+
+def _part(body: Any, tables: tuple[Table, ...]) -> Part:
+    if not isinstance(body, dict):
+        raise InvalidParameter("parts", body, 'write { secret = "table.column", within = 2 }')
+    _known(body, OF_A_PART)
+    table, column = _secret(body.get("secret"), tables)
+    limits = [key for key in ("within", "above", "below") if key in body]
+    if len(limits) > 1:
+        raise InvalidParameter(
+            limits[1], body[limits[1]], f"a guess is judged by one thing: remove {limits[0]}"
+        )
+    numeric = column.kind in ("integer", "number", "date")
+    if column.kind == "timestamp":
+        raise InvalidParameter(
+            "secret", f"{table.name}.{column.name}", "promise something about its day instead"
+        )
+    if limits and not numeric:
+        advice = f"a guess about a {column.kind} is right or wrong: remove it"
+        raise InvalidParameter(limits[0], body[limits[0]], advice)
+    if numeric and not limits and column.keys is None:
+        advice = "write how near a guess must come to be right: within = 2; or a limit: above = 100000"
+        raise InvalidParameter("within", None, advice)
+    within = _number("within", body["within"]) if "within" in body else None
+    limit = next((_at(key, body[key], column) for key in ("above", "below") if key in body), None)
+    if within is not None and within < 0:
+        raise InvalidParameter("within", within, "give a number of at least 0")
+    low, high = _bounds(column)
+    if within is not None and low is not None and high is not None and within >= high - low:
+        advice = f"every guess would be right: the whole range is {float(high - low):g}; give less"
+        raise InvalidParameter("within", body["within"], advice)
+    if limit is not None and low is not None and high is not None and not low < limit <= high:
+        advice = f"everybody is on one side of it: give one above {float(low):g}, up to {float(high):g}"
+        raise InvalidParameter("above", body.get("above", body.get("below")), advice)
+    return Part(
+        table.name, column, within, limit, _prior(body.get("prior", "uniform"), column, limits, tables)
+    )
+
+
+def _secret(given: Any, tables: tuple[Table, ...]) -> tuple[Table, Column]:
+    known = [f"{t.name}.{c.name}" for t in tables if not t.public for c in t.columns if c.name != t.unit]
+    name, _, field = given.partition(".") if isinstance(given, str) else ("", "", "")
+    table = next((t for t in tables if t.name == name), None)
+    column = None if table is None else next((c for c in table.columns if c.name == field), None)
+    close = nearest(str(given), known)
+    if table is None or column is None:
+        told = f"did you mean {close[0]}?" if close else f"name one of: {', '.join(known[:12])}"
+        raise InvalidParameter("secret", given, f"there is no such column in the policy; {told}")
+    if table.public:
+        raise InvalidParameter(
+            "secret", given, "its table is public: nothing in it can be promised to anybody"
+        )
+    referred = any(t.through == (table.name, column.name) for t in tables)
+    if column.name == table.unit or referred:
+        advice = "it says whose a row is, and is hidden with the person: name another column"
+        raise InvalidParameter("secret", given, advice)
+    return table, column
+
+
+def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, ...]) -> Prior:
+    numeric = bool(limits)
+    low, high = _bounds(column)
+    if given == "unknown":
+        return Prior("unknown")
+    if given == "uniform":
+        if numeric and (low is None or high is None):
+            advice = (
+                f"{column.name} has no bounds, so nothing is uniform on it: declare low and high, or write "
+            )
+            raise InvalidParameter("prior", given, advice + 'prior = { normal = [40, 15] }, or "unknown"')
+        if not numeric and column.keys is None and column.keys_from is None and column.kind != "boolean":
+            advice = f'{column.name} has no keys: declare them, or write prior = "unknown"'
+            raise InvalidParameter("prior", given, advice)
+        return Prior("uniform")
+    if isinstance(given, str) and "." in given:
+        return _counted(given, column, tables)
+    if not isinstance(given, dict) or len(given) != 1:
+        raise InvalidParameter("prior", given, f"write {PRIORS}")
+    ((kind, body),) = given.items()
+    try:
+        if kind == "normal" and numeric:
+            mean, deviation = (float(each) for each in body)
+            if math.isfinite(mean) and math.isfinite(deviation) and deviation > 0:
+                return Prior("normal", ((mean, deviation),))
+        if kind == "cdf" and numeric and low is not None:
+            return Prior("parts", _steps(body, column))
+        if kind == "parts" and numeric and low is not None:
+            parts = tuple((_place(a, column), _place(b, column), float(w)) for a, b, w in body)
+            if all(math.isfinite(w) and w >= 0 for *_, w in parts) and sum(w for *_, w in parts) > 0:
+                return Prior("parts", parts)
+        if kind == "weights" and not numeric and isinstance(body, dict):
+            return Prior("weights", weights=_weights(body, column))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidParameter("prior", given, f"it does not fit {column.name}: write {PRIORS}")
+
+
+def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
+    """A distribution function, given by points (value, share at most that), as parts."""
+    low, _ = _bounds(column)
+    step = _step(column)
+    assert low is not None
+    parts, start, before = [], float(low), 0.0
+    for value, share in body:
+        end = _place(value, column)
+        if not (before <= share <= 1 and end >= start):
+            raise InvalidParameter("prior", [value, share], "values and shares of a cdf must not fall")
+        parts.append((start, end, float(share) - before))
+        start, before = end + step, float(share)
+    if abs(before - 1) > 1e-9:
+        raise InvalidParameter("prior", before, "the last share of a cdf is 1: probabilities add up to 1")
+    return tuple(parts)
+
+
+def _weights(body: dict[str, Any], column: Column) -> tuple[tuple[Value, float], ...]:
+    keys = column.keys or ((False, True) if column.kind == "boolean" else ())
+    named: dict[str, Value] = {str(key).lower() if isinstance(key, bool) else str(key): key for key in keys}
+    for name in body:
+        if named and name not in named:
+            raise InvalidParameter("prior", name, f"it is not among the keys: {', '.join(list(named)[:12])}")
+    weights = tuple((named.get(name, name), float(weight)) for name, weight in body.items())
+    if not all(math.isfinite(w) and w >= 0 for _, w in weights) or not sum(w for _, w in weights) > 0:
+        raise InvalidParameter("prior", body, "weights are at least 0, and one of them above 0")
+    return weights
+
+
+def _counted(given: str, column: Column, tables: tuple[Table, ...]) -> Prior:
+    name, _, field = given.partition(".")
+    table = next((t for t in tables if t.name == name), None)
+    known = None if table is None else next((c for c in table.columns if c.name == field), None)
+    if table is None or not table.public or known is None or known.kind != column.kind:
+        advice = f"name a {column.kind} column of a public table of this policy, such as a census"
+        raise InvalidParameter("prior", given, advice)
+    return Prior("weights", source=(table.name, known.name))
+
+
+def _joint(body: Mapping[str, Any], parts: tuple[Part, ...], tables: tuple[Table, ...]) -> str:
+    name = body.get("joint", "")
+    if not name:
+        return ""
+    table = next((t for t in tables if t.name == name), None)
+    fits = table is not None and table.public and len(parts) > 1
+    for part in parts:
+        known = (
+            None if table is None else next((c for c in table.columns if c.name == part.column.name), None)
+        )
+        fits = fits and known is not None and known.kind == part.column.kind
+    if not fits:
+        advice = "beside several parts, name a public table with columns of the same names and types"
+        raise InvalidParameter("joint", name, advice)
+    return str(name)
+
+
+def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
+    part = promise.parts[0]
+    if len(promise.parts) > 1 or promise.group > 1:
+        raise InvalidParameter("metric", promise.metric, 'several parts, or groups, need metric = "record"')
+    if part.column.kind not in ("integer", "number") or part.column.low is None:
+        advice = f'{part.name} has no bounds to measure by: declare low and high, or use metric = "record"'
+        raise InvalidParameter("metric", promise.metric, advice)
+    if part.prior.kind == "unknown":
+        advice = "a metric of the column needs a belief about it: nothing hides its far ends from each other"
+        raise InvalidParameter("prior", "unknown", advice)
+    table = next(t for t in tables if t.name == part.table)
+    if table.unit is not None and table.rows_per_person != 1:
+        advice = (
+            f"in {table.name} a person has several rows, and a value of one row is not the person's: use "
+            'metric = "record", or declare rows_per_person = 1'
+        )
+        raise InvalidParameter("metric", promise.metric, advice)
+
+
+def _bounds(column: Column) -> tuple[Fraction | None, Fraction | None]:
+    if column.since is not None and column.until is not None:
+        return Fraction(column.since.toordinal()), Fraction(column.until.toordinal())
+    return column.low, column.high
+
+
+def _step(column: Column) -> float:
+    return 1.0 if column.kind in ("integer", "date") else float(Fraction(2) ** -column.exponent)
+
+
+def _place(given: Any, column: Column) -> float:
+    found = float(_at("prior", given, column))
+    low, high = _bounds(column)
+    if low is not None and high is not None and not float(low) <= found <= float(high):
+        raise InvalidParameter("prior", given, f"it is outside of the bounds of {column.name}")
+    return found
+
+
+def _at(key: str, given: Any, column: Column) -> Fraction:
+    """A value of the column as a number: a day as its ordinal."""
+    if column.kind == "date":
+        if type(given) is not datetime.date:
+            raise InvalidParameter(key, given, "give a day: 2024-01-31")
+        return Fraction(given.toordinal())
+    return _number(key, given)
+
+
+def _number(key: str, given: Any) -> Fraction:
+    try:
+        if not isinstance(given, bool) and isinstance(given, (int, float, str, Fraction)):
+            return Fraction(given)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        pass
+    raise InvalidParameter(key, given, "give a number")
