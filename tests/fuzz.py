@@ -37,7 +37,8 @@ from sfumato.queries.sql import parse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sfumato.queries.policy import Column, Policy, Table, Value
+    from sfumato.queries.declared import Column, Table, Value
+    from sfumato.queries.policy import Policy
 
 Kind = str
 INF = float("inf")

@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
+    from sfumato.queries.declared import Column, Table
     from sfumato.queries.plan import Plan
-    from sfumato.queries.policy import Column, Policy, Table
+    from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
     from sfumato.sources.printing import Answer
 

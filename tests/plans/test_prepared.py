@@ -17,7 +17,7 @@ from tests.plans.test_distances import SEED, STRANGE_COLUMNS, STRANGE_PLANS, gol
 from tests.support import CLINIC_COLUMNS, COLUMNS
 
 from sfumato.exact.secret import unseal
-from sfumato.queries.policy import Measured, Tuned, TunedColumn, Tuning
+from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.sources.copy import Copy

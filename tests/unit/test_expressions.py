@@ -40,7 +40,7 @@ from sfumato.sources.dialect import field_text, quoted, scalar_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sfumato.queries.policy import Kind, Value
+    from sfumato.queries.declared import Kind, Value
 
 DATE, STAMP = datetime.date, datetime.datetime
 NULL = constant(None, "boolean")

@@ -19,8 +19,8 @@ from sfumato.errors import BudgetExceeded, InvalidParameter, PolicyError
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import policy as policies
+from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.plan import PARTS, Moments, Octaves, Plan, Sum
-from sfumato.queries.policy import Measured, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 

@@ -29,9 +29,9 @@ from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee, Mechanism, Partition
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import policy as policies
+from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, Field, clamped
 from sfumato.queries.plan import Clamp, Moments, Octaves, Plan, Sum
-from sfumato.queries.policy import Measured, TunedColumn, Tuning
 from sfumato.queries.promises import promise_of
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from sfumato.exact.secret import Secret
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
-    from sfumato.queries.policy import Column, Policy, Table
+    from sfumato.queries.declared import Column, Table
+    from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
     from sfumato.queries.sensitivity import Derivation, Watched
     from sfumato.sources.printing import Answer

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.policy import Column as Declared
-    from sfumato.queries.policy import Kind, Policy, Value
+    from sfumato.queries.declared import Column as Declared
+    from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Part, Promise
     from sfumato.utility.guessing import Floats
 
@@ -45,6 +46,7 @@ STAIRS = 16  # corners between the two axes
 COMBINED = 10**6  # chances of several parts together, up to which all are looked at
 ALL = 10**15  # more than anybody has, in units
 SLACKS = 4  # times the budget's delta: what a replaced person may lose of it
+HUGE = Fraction(10**6)  # of an epsilon or a rho, at which nothing is hidden
 KEPT = Fraction(1, 10**6)  # the chance that an odometer is wrong, where sentences need one
 
 Lost = tuple[Fraction, Fraction, Fraction]  # in any case, for the whole range of a column, of delta
@@ -223,7 +225,7 @@ class Judge:
             return 0.0
         if self.on_average:
             return self._averaged(lost)
-        fixed, sloped = (float(each) * (1 + 1e-12) * self.promise.group for each in lost[:2])
+        fixed, sloped = (_size(each * self.promise.group) for each in lost[:2])
         if self.promise.metric == "record" or sloped == 0:
             return most(self.chances, fixed)
         part = self.promise.parts[0]
@@ -238,10 +240,11 @@ class Judge:
         amount, _, delta = lost
         group = self.promise.group
         if self.policy.budget.rho is not None:
-            return averaged(self.best, Bound(rho=amount * group**2)) + min(float(delta) * group, 1.0)
+            bound = Bound(rho=min(amount * group**2, HUGE))
+            return min(averaged(self.best, bound) + float(min(delta, Fraction(1)) * group), 1.0)
         grown = Fraction(math.ceil(math.exp(min(float(amount) * (group - 1), 600.0)) * 10**6 + 1), 10**6)
         lost_ = min(delta * group * (grown if group > 1 else 1), Fraction(1))
-        return averaged(self.best, Bound(epsilon=amount * group, delta=lost_))
+        return averaged(self.best, Bound(epsilon=min(amount * group, HUGE), delta=lost_))
 
     # What it allows -----------------------------------------------------------------------------------
 
@@ -355,10 +358,10 @@ def anything(lost: Lost, budget: Guarantee) -> float:
     """How much surer of any one fact about a person somebody may be, whatever she believed before."""
     amount, _, delta = lost
     if budget.rho is not None:
-        return min(most(None, float(odometer(amount, delta=KEPT))) + float(delta), 1.0)
+        return min(most(None, _size(odometer(min(amount, HUGE), delta=KEPT))) + float(delta), 1.0)
     if delta:
-        return averaged(None, Bound(epsilon=amount, delta=min(delta, Fraction(1))))
-    return most(None, float(amount) * (1 + 1e-12))
+        return averaged(None, Bound(epsilon=min(amount, HUGE), delta=min(delta, Fraction(1))))
+    return most(None, _size(amount))
 
 
 def plainly(alone: Lost, after: Lost, budget: Guarantee) -> str:
@@ -459,6 +462,11 @@ def _empty(table: str) -> InvalidParameter:
     return InvalidParameter(
         "prior", table, "the public table has no rows to believe in: fill it, or write another"
     )
+
+
+def _size(amount: Fraction) -> float:
+    """As a float, rounded up; what is huge tells everything, and more would tell no more."""
+    return float(min(amount, HUGE)) * (1 + 1e-12)
 
 
 def _units(size: float) -> int:

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Guarantee
+    from sfumato.queries.declared import Kind, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp, Measure
-    from sfumato.queries.policy import Kind, Value
     from sfumato.utility.gain import Gain
 
 TINY = 1e-200  # a narrower interval counts as a point

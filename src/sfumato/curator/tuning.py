@@ -26,9 +26,10 @@ import numpy as np
 
 from sfumato.curator.calibrate import SELECTION
 from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, parts_of, possible
 from sfumato.queries.plan import PARTS, Arithmetic, KeyOf, Moments, Plan, Weighted
-from sfumato.queries.policy import MOST_ROWS, Measured, Tuned, TunedColumn, Tuning
+from sfumato.queries.policy import MOST_ROWS
 from sfumato.queries.relations import Where
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.policy import Policy, Table
+    from sfumato.queries.declared import Table
+    from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
 
 ROWS, TOTALS = 22, 64  # nodes of the histograms: up to 2^20 rows, and to 2^62 steps

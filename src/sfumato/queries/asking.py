@@ -44,7 +44,7 @@ from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, Rows, grouped, positi
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Value
+    from sfumato.queries.declared import Value
     from sfumato.queries.relations import Relation
 
 MOST_GROUPS = 10**6

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from sfumato.queries.functions import DAYS, PARTS, Null, Outcome, apply, truncated
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Kind, Tuned, Value
+    from sfumato.queries.declared import Kind, Tuned, Value
 
 LARGEST = 1 << 53  # a number in an expression stays below this, where every integer is a double
 MANY = 5_000  # so many values are listed at most, when the values of an expression become public keys

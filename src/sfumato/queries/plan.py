@@ -25,8 +25,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.policy import Value
     from sfumato.queries.relations import Relation
 
 PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little

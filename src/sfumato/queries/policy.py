@@ -16,21 +16,18 @@ import tomllib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, PolicyError, nearest
 from sfumato.mechanisms import Guarantee
+from sfumato.queries.declared import KINDS, Column, Measured, Table, TunedColumn, Tuning, named
 from sfumato.queries.promises import promise_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfumato.queries.declared import Kind, Value
     from sfumato.queries.promises import Promise
-
-Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
-KINDS: tuple[str, ...] = get_args(Kind)
-T = TypeVar("T", "Column", "Table")
-Value = str | int | float | datetime.date | datetime.datetime
 
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
@@ -40,82 +37,6 @@ RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """What was found out, privately, about a column: see `curator.tuning`."""
-
-    centre: Fraction
-    total: Fraction  # of |value| of one person, beyond which people are few
-    centred: Fraction  # of |value - centre| of one person
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column analysts may use. `exponent` k puts its values on multiples of 2^-k."""
-
-    name: str
-    kind: Kind
-    low: Fraction | None = None
-    high: Fraction | None = None
-    exponent: int = 0
-    keys: tuple[Value, ...] | None = None
-    keys_from: tuple[str, str] | None = None  # (public table, column)
-    since: datetime.date | None = None  # the bounds of dates and timestamps
-    until: datetime.date | None = None
-    required: bool = False  # a row without it counts as one at the lower bound
-    tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A noisy histogram over people that `sfumato tune` released, in 1024ths of a person at 0, 1, 2, ..."""
-
-    epsilon: Fraction
-    people: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TunedColumn:
-    """What `sfumato tune` released about a column: its centre, and people by their totals in steps of a grid.
-
-    `totals` are of |value|, `centred` of |value - centre|; a step is 2^-exponent.
-    """
-
-    name: str
-    centre: Fraction
-    exponent: int
-    totals: Measured
-    centred: Measured
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """What `sfumato tune` released about a table."""
-
-    rows: Measured
-    columns: tuple[TunedColumn, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table. `unit` is the column that names the person; None means that each row is its own unit.
-
-    With `through`, the column refers to a column of another table, whose rows say whom they belong to.
-    """
-
-    name: str
-    unit: str | None
-    rows_per_person: int | None
-    columns: tuple[Column, ...]
-    public: bool = False
-    through: tuple[str, str] | None = None  # table and column that the unit refers to
-    tuning: Tuning | None = None
-
-    def column(self, name: str) -> Column | None:
-        """The column called `name`, in whatever case it was typed."""
-        return _named(self.columns, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +59,7 @@ class Policy:
 
     def table(self, name: str) -> Table | None:
         """The table called `name`, in whatever case it was typed."""
-        return _named(self.tables, name)
+        return named(self.tables, name)
 
     @property
     def hash(self) -> str:
@@ -162,12 +83,6 @@ class Policy:
 
         tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
         return replace(self, tables=tables)
-
-
-def _named(things: tuple[T, ...], name: str) -> T | None:
-    exact = [thing for thing in things if thing.name == name]
-    close = [thing for thing in things if thing.name.lower() == name.lower()]
-    return exact[0] if exact else close[0] if len(close) == 1 else None
 
 
 def load(path: Path | str) -> Policy:
@@ -295,7 +210,7 @@ class _Reader:
                 raise self.error((*where, "rows_per_person"), "it has no meaning here", advice)
             return Table(where[-1], None, None, columns)
         unit, through = self.reference((*where, "unit"), unit)
-        person = _named(columns, unit)
+        person = named(columns, unit)
         if person is None:
             raise self.error(
                 (*where, "unit"),
@@ -329,7 +244,7 @@ class _Reader:
         for name, each in body.items():
             if name == "rows":
                 continue
-            spot, column = (*where, name), _named(columns, name)
+            spot, column = (*where, name), named(columns, name)
             if column is None or column.low is None or not isinstance(each, dict):
                 raise self.error(spot, "there is no such column with bounds", advice)
             self.known(each, spot, {"centre", "exponent", "totals", "centred"})

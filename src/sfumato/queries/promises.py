@@ -17,7 +17,7 @@ from sfumato.errors import InvalidParameter, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sfumato.queries.policy import Column, Table, Value
+    from sfumato.queries.declared import Column, Table, Value
 
 Metric = Literal["record", "manhattan", "normalised", "max"]
 METRICS = ("record", "manhattan", "normalised", "max")

@@ -23,7 +23,7 @@ from sfumato.queries.functions import PARTS, UNITS
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
-    from sfumato.queries.policy import Kind
+    from sfumato.queries.declared import Kind
     from sfumato.queries.relations import Relation
 
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}

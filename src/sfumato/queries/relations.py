@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sfumato.queries.declared import Kind
     from sfumato.queries.expressions import Field, Scalar
-    from sfumato.queries.policy import Kind
 
 FEWEST, MOST = 64, 1000  # rows of one person on one side of a join: as many as declared, within these
 UNIT = "u"  # what the column of the unit is called in every relation

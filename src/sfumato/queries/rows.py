@@ -32,7 +32,7 @@ from sfumato.queries.syntax import Node, Text, bare, word
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.queries.policy import Column, Kind, Table
+    from sfumato.queries.declared import Column, Kind, Table
 
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
 _FOLDS: dict[str, relations.Total] = {

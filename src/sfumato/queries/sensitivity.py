@@ -52,9 +52,9 @@ from sfumato.queries.relations import Scan, Where
 from sfumato.queries.words import fraction, spoken
 
 if TYPE_CHECKING:
+    from sfumato.queries.declared import Column
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Measure, Plan
-    from sfumato.queries.policy import Column
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,9 @@ from sfumato.queries.plan import Clamp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sfumato.queries.declared import Column, Table
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.policy import Column, Policy, Table
+    from sfumato.queries.policy import Policy
 
 FORM = "1"  # of the copy: another one must be prepared again
 ROWS = "sfumato_rows"

@@ -11,8 +11,8 @@ from sfumato.queries.expressions import FIRST, LAST, Call, Constant, Field, Scal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfumato.queries.declared import Kind, Value
     from sfumato.queries.plan import Clamp
-    from sfumato.queries.policy import Kind, Value
 
 SQL_TYPE: dict[Kind, str] = {
     "integer": "BIGINT",

@@ -29,8 +29,9 @@ from sfumato.sources.printing import Answer, arrange, texts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sfumato.queries.declared import Kind, Table, Value
     from sfumato.queries.plan import Plan
-    from sfumato.queries.policy import Kind, Policy, Table, Value
+    from sfumato.queries.policy import Policy
 
 _SETTINGS = {
     "enable_external_access": "false",

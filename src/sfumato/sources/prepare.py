@@ -19,7 +19,8 @@ from sfumato.sources.tables import rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sfumato.queries.policy import Column, Kind, Policy, Table
+    from sfumato.queries.declared import Column, Kind, Table
+    from sfumato.queries.policy import Policy
     from sfumato.sources.copy import Grid
 
     Run = Callable[[str], list[tuple[Any, ...]]]

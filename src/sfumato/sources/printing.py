@@ -41,9 +41,9 @@ from sfumato.sources.tables import is_plain, needed_by, rows_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp
-    from sfumato.queries.policy import Value
     from sfumato.queries.relations import Relation
     from sfumato.sources.copy import Copy, Grid
 

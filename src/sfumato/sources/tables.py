@@ -22,8 +22,8 @@ from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sfumato.queries.declared import Kind
     from sfumato.queries.expressions import Field, Scalar
-    from sfumato.queries.policy import Kind
     from sfumato.queries.relations import Folded, Owner
     from sfumato.sources.copy import Copy
 

@@ -112,7 +112,8 @@ def worst_chance(reach: float) -> tuple[float, float]:
     [0.377541, 0.244919]
     """
     size = positive("epsilon", reach)
-    return 1 / (1 + math.exp(size / 2)), min(rounded_up(math.tanh(size / 4)), 1.0)
+    less = math.exp(-size / 2)
+    return less / (1 + less), min(rounded_up(math.tanh(size / 4)), 1.0)
 
 
 def worst_reach(advantage: float) -> tuple[float, float]:

@@ -1,0 +1,98 @@
+"""What a policy declares: tables, columns, and what was found out privately about them."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
+KINDS: tuple[str, ...] = get_args(Kind)
+T = TypeVar("T", "Column", "Table")
+Value = str | int | float | datetime.date | datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was found out, privately, about a column: see `curator.tuning`."""
+
+    centre: Fraction
+    total: Fraction  # of |value| of one person, beyond which people are few
+    centred: Fraction  # of |value - centre| of one person
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column analysts may use. `exponent` k puts its values on multiples of 2^-k."""
+
+    name: str
+    kind: Kind
+    low: Fraction | None = None
+    high: Fraction | None = None
+    exponent: int = 0
+    keys: tuple[Value, ...] | None = None
+    keys_from: tuple[str, str] | None = None  # (public table, column)
+    since: datetime.date | None = None  # the bounds of dates and timestamps
+    until: datetime.date | None = None
+    required: bool = False  # a row without it counts as one at the lower bound
+    tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A noisy histogram over people that `sfumato tune` released, in 1024ths of a person at 0, 1, 2, ..."""
+
+    epsilon: Fraction
+    people: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TunedColumn:
+    """What `sfumato tune` released about a column: its centre, and people by their totals in steps of a grid.
+
+    `totals` are of |value|, `centred` of |value - centre|; a step is 2^-exponent.
+    """
+
+    name: str
+    centre: Fraction
+    exponent: int
+    totals: Measured
+    centred: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What `sfumato tune` released about a table."""
+
+    rows: Measured
+    columns: tuple[TunedColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `unit` is the column that names the person; None means that each row is its own unit.
+
+    With `through`, the column refers to a column of another table, whose rows say whom they belong to.
+    """
+
+    name: str
+    unit: str | None
+    rows_per_person: int | None
+    columns: tuple[Column, ...]
+    public: bool = False
+    through: tuple[str, str] | None = None  # table and column that the unit refers to
+    tuning: Tuning | None = None
+
+    def column(self, name: str) -> Column | None:
+        """The column called `name`, in whatever case it was typed."""
+        return named(self.columns, name)
+
+
+def named(things: tuple[T, ...], name: str) -> T | None:
+    """The one that is called so, or, if there is none, the only one called so in other letters."""
+    exact = [thing for thing in things if thing.name == name]
+    close = [thing for thing in things if thing.name.lower() == name.lower()]
+    return exact[0] if exact else close[0] if len(close) == 1 else None
