@@ -10,6 +10,7 @@
     │   └── Unsupported       SQL that is not proven stable: what to write instead
     ├── ConversationEnded     a sparse vector has raised all its alarms
     ├── BudgetExceeded        decided from the ledger alone: nothing was spent
+    │   └── PromiseBroken     there is budget left, but a promise of the owner would be broken
     ├── LedgerError           the ledger file cannot be used
     ├── SourceError           the database cannot be opened, or does not fit the policy
     └── QueryFailed           the engine failed after the charge: one fixed message
@@ -33,6 +34,7 @@ __all__ = [
     "LedgerError",
     "MissingBound",
     "PolicyError",
+    "PromiseBroken",
     "QueryFailed",
     "QueryRefused",
     "SfumatoError",

@@ -224,6 +224,8 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
                 return Prior("parts", parts)
         if kind == "weights" and not numeric and isinstance(body, dict):
             return Prior("weights", weights=_weights(body, column))
+    except InvalidParameter:
+        raise
     except (TypeError, ValueError, OverflowError):
         pass
     raise InvalidParameter("prior", given, f"it does not fit {column.name}: write {PRIORS}")

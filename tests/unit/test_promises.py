@@ -1,0 +1,458 @@
+"""Promises: as they are declared, what they mean, and that no ledger lets anybody break them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+import sfumato as sf
+from sfumato.budget import record
+from sfumato.budget.filters import losses, replaced
+from sfumato.curator.participant import Page
+from sfumato.curator.promises import Judge, averaged, most, points
+from sfumato.errors import InvalidParameter, LedgerError, PolicyError, PromiseBroken
+from sfumato.mechanisms import Bound, Distance, Distances, Geometric, Guarantee, Step
+from sfumato.queries import policy as policies
+from sfumato.utility import guessing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfumato.curator.database import Database
+
+HEAD = """
+name = "cafe"
+[source]
+duckdb = "cafe.duckdb"
+[budget]
+{budget}
+[tables.visits]
+unit = "person"
+rows_per_person = 1
+[tables.visits.columns]
+person = "integer"
+minutes = {{ type = "integer", low = 0, high = 60 }}
+spent = {{ type = "number", low = 0, high = 50, grid = 0.25 }}
+place = {{ type = "text", keys = ["A", "B", "C"] }}
+born = {{ type = "date", low = 1920-01-01, high = 2019-12-31 }}
+salary = "number"
+vip = "boolean"
+[tables.orders]
+unit = "person"
+rows_per_person = 9
+[tables.orders.columns]
+person = "integer"
+price = {{ type = "integer", low = 0, high = 100 }}
+[tables.census]
+public = true
+[tables.census.columns]
+place = "text"
+minutes = "integer"
+"""
+AGE = 'secret = "visits.minutes"\nwithin = 2\nadvantage = "0.10"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "cafe.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE visits AS SELECT i::INTEGER AS person, (i * 7 % 61)::INTEGER AS minutes, "
+            "(i % 40) / 2.0 AS spent, ['A', 'B', 'C'][1 + i % 3] AS place, DATE '1980-01-01' AS born, "
+            "1000.0 AS salary, true AS vip FROM range(200) t(i)"
+        )
+        connection.execute("CREATE TABLE orders AS SELECT 1::INTEGER AS person, 5::INTEGER AS price")
+        connection.execute(
+            "CREATE TABLE census AS SELECT CASE WHEN i < 6 THEN 'A' WHEN i < 9 THEN 'B' ELSE 'C' END AS place, "
+            "(10 * i)::INTEGER AS minutes FROM range(10) t(i)"
+        )
+    return tmp_path
+
+
+def opened(
+    folder: Path, *promises: str, budget: str = 'epsilon = "3"', name: str = "cafe", **more: Any
+) -> Database:
+    text = HEAD.format(budget=budget).replace('name = "cafe"', f'name = "{name}"')
+    file = folder / f"{name}.toml"
+    file.write_text(text + "".join(f"[[promise]]\n{each}\n" for each in promises), encoding="utf-8")
+    return sf.open(file, **more)
+
+
+# What is declared ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('secret = "visits.minutez"\nwithin = 2\nadvantage = "0.1"', "did you mean visits.minutes"),
+        ('secret = 7\nadvantage = "0.1"', "no such column"),
+        ('secret = "census.place"\nadvantage = "0.1"', "is public"),
+        ('secret = "visits.person"\nwithin = 1\nadvantage = "0.1"', "whose a row is"),
+        ('secret = "visits.minutes"\nwithin = 2', "strictly between 0 and 1"),
+        ('secret = "visits.minutes"\nwithin = 2\nadvantage = "1"', "strictly between 0 and 1"),
+        ('secret = "visits.minutes"\nwithin = 2\nadvantage = "nan"', "strictly between 0 and 1"),
+        ('secret = "visits.minutes"\nwithin = 2\nadvantage = inf', "strictly between 0 and 1"),
+        ('secret = "visits.minutes"\nwithin = 60\nadvantage = "0.1"', "every guess would be right"),
+        ('secret = "visits.minutes"\nwithin = -1\nadvantage = "0.1"', "at least 0"),
+        ('secret = "visits.minutes"\nwithin = "x"\nadvantage = "0.1"', "give a number"),
+        ('secret = "visits.minutes"\nadvantage = "0.1"', "how near a guess"),
+        ('secret = "visits.minutes"\nabove = 0\nadvantage = "0.1"', "on one side"),
+        ('secret = "visits.minutes"\nabove = 5\nwithin = 2\nadvantage = "0.1"', "by one thing"),
+        ('secret = "visits.place"\nwithin = 2\nadvantage = "0.1"', "right or wrong"),
+        ('secret = "visits.born"\nabove = 5\nadvantage = "0.1"', "give a day"),
+        ('secret = "visits.salary"\nwithin = 2\nadvantage = "0.1"', "has no bounds"),
+        (AGE + 'prior = "guess"', "write"),
+        (AGE + "prior = { normal = [40, -1] }", "does not fit"),
+        (AGE + "prior = { normal = [40] }", "does not fit"),
+        (AGE + "prior = { parts = [[0, 99, 1]] }", "outside of the bounds"),
+        (AGE + "prior = { cdf = [[10, 0.5], [60, 0.9]] }", "last share of a cdf is 1"),
+        (AGE + "prior = { cdf = [[10, 0.5], [5, 1]] }", "must not fall"),
+        (AGE + 'prior = "visits.minutes"', "public table"),
+        (AGE + 'prior = "census.place"', "integer column of a public table"),
+        (
+            'secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 1, Z = 2 } }',
+            "among the keys",
+        ),
+        ('secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 0 } }', "above 0"),
+        (AGE + 'metric = "euclid"', "write one of"),
+        (AGE + 'metric = "manhattan"\nprior = "unknown"', "needs a belief"),
+        (AGE + 'metric = "manhattan"\ngroup = 2', 'need metric = "record"'),
+        (AGE + "group = 0", "1 or more"),
+        (AGE + 'goal = "any"', "beside several parts"),
+        (AGE + "precision = 2", "no such key"),
+        (AGE + 'joint = "census"', "beside several parts"),
+        ('parts = [{ secret = "visits.place" }]\nadvantage = "0.1"', "two or more"),
+        ('parts = [1, 2]\nadvantage = "0.1"', "secret"),
+        ('secret = "orders.price"\nwithin = 2\nadvantage = "0.1"\nmetric = "max"', "several rows"),
+        ('secret = "visits.place"\nadvantage = "0.1"\nmetric = "max"', "no bounds to measure by"),
+    ],
+)
+def test_bad_promises_are_named_with_line_and_fix(folder: Path, body: str, told: str) -> None:
+    with pytest.raises(PolicyError, match=told) as error:
+        opened(folder, AGE, body)
+    assert "promise.1" in str(error.value)
+
+
+def test_the_line_of_a_promise_is_found(folder: Path) -> None:
+    with pytest.raises(PolicyError) as error:
+        opened(folder, AGE, AGE + "group = 0")
+    text = (folder / "cafe.toml").read_text(encoding="utf-8").splitlines()
+    assert error.value.line is not None
+    assert text[error.value.line - 1] == "group = 0"
+    with pytest.raises(PolicyError, match="sections of their own"):
+        policies.parse("promise = 3\n" + HEAD.format(budget='epsilon = "1"'), folder / "x.toml")
+    with pytest.raises(PolicyError, match="only metric"):
+        opened(folder, AGE + 'metric = "max"', budget='rho = "1"')
+
+
+def test_what_cannot_be_believed_is_refused_when_opening_and_not_after_a_charge(folder: Path) -> None:
+    with pytest.raises(InvalidParameter, match="nothing within the bounds"):
+        opened(folder, AGE + "prior = { normal = [5000, 1] }")
+    with duckdb.connect(str(folder / "cafe.duckdb")) as connection:
+        connection.execute("DELETE FROM census")
+    with pytest.raises(InvalidParameter, match="no rows to believe in"):
+        opened(folder, 'secret = "visits.place"\nadvantage = "0.1"\nprior = "census.place"')
+
+
+# What it means -------------------------------------------------------------------------------------------
+
+
+def judge(folder: Path, body: str, **more: Any) -> Judge:
+    (found,) = opened(folder, body, **more).judges
+    return found
+
+
+def lost(fixed: float, sloped: float = 0.0, delta: float = 0.0) -> tuple[Fraction, Fraction, Fraction]:
+    return Fraction(fixed), Fraction(sloped), Fraction(delta)
+
+
+@pytest.mark.parametrize(
+    ("body", "chances"),
+    [
+        (AGE, [3 / 61, 4 / 61, 5 / 61]),
+        ('secret = "visits.place"\nadvantage = "0.1"', [1 / 3]),
+        ('secret = "visits.vip"\nadvantage = "0.1"', [1 / 2]),
+        ('secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 3, B = 1 } }',
+         [1 / 4, 3 / 4]),
+        ('secret = "visits.place"\nadvantage = "0.1"\nprior = "census.place"', [0.1, 0.3, 0.6]),
+        (AGE + 'prior = "census.minutes"', [0.0, 0.1, 0.4]),
+        ('secret = "visits.minutes"\nabove = 50\nadvantage = "0.1"', [11 / 61, 50 / 61]),
+        ('secret = "visits.minutes"\nbelow = 50\nadvantage = "0.1"', [11 / 61, 50 / 61]),
+        ('secret = "visits.minutes"\nwithin = 0\nadvantage = "0.1"\nprior = { cdf = [[0, 0.5], [60, 1]] }',
+         [0.5 / 60, 0.5]),
+        ('secret = "visits.minutes"\nwithin = 0\nadvantage = "0.1"\n'
+         "prior = { parts = [[0, 1, 1], [2, 3, 3]] }", [0.0, 1 / 8, 3 / 8]),
+        ('secret = "visits.born"\nabove = 1970-01-01\nadvantage = "0.1"', [18262 / 36525, 18263 / 36525]),
+        ('parts = [{ secret = "visits.place" }, { secret = "visits.vip" }]\nadvantage = "0.1"', [1 / 6]),
+        ('parts = [{ secret = "visits.place" }, { secret = "visits.vip" }]\ngoal = "any"\nadvantage = "0.1"',
+         [2 / 3]),
+        ('parts = [{ secret = "visits.place" }, { secret = "visits.minutes", within = 10 }]\n'
+         'joint = "census"\nadvantage = "0.1"', [0.1, 0.2, 0.3]),
+    ],
+)  # fmt: skip
+def test_the_chances_of_goals_before_any_release(folder: Path, body: str, chances: list[float]) -> None:
+    found = judge(folder, body).chances
+    assert found is not None
+    assert found[0] == pytest.approx(chances[0])
+    assert found[-1] == pytest.approx(chances[-1])
+    assert sorted({round(each, 9) for each in chances}) == [round(each, 9) for each in found]
+
+
+def test_in_the_distance_of_records_it_is_the_simplified_bound(folder: Path) -> None:
+    found = judge(folder, AGE)
+    assert found.gained(lost(0)) == 0
+    for size in (0.1, 1.0, 5.0):
+        expected = max(guessing.simplified(p / 61, size) - p / 61 for p in (3, 4, 5))
+        assert found.gained(lost(size)) == pytest.approx(expected, abs=1e-9)
+    assert judge(folder, AGE + "group = 3").gained(lost(0.5)) == pytest.approx(
+        found.gained(lost(1.5)), abs=1e-9
+    )
+    unknown = judge(folder, AGE + 'prior = "unknown"')
+    assert unknown.gained(lost(1)) == pytest.approx(math.tanh(1 / 4), abs=1e-8)
+    assert most(None, math.inf) == 1.0
+    assert found.gained(lost(1e9)) <= 1.0
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.4])
+@pytest.mark.parametrize("goal", ["within = 2", "above = 40"])
+def test_in_a_columns_own_distance_no_output_tells_more(folder: Path, goal: str, fixed: float) -> None:
+    """Somebody's minutes by geometric noise, and beside it a bit by randomized response: all posteriors."""
+    found = judge(folder, f'secret = "visits.minutes"\n{goal}\nadvantage = "0.1"\nmetric = "manhattan"')
+    per_step = 0.05
+    bound = found.gained(lost(fixed, per_step * 60))
+    worst = 0.0
+    for output in range(-5, 66):
+        for flag in range(2):
+            likely = [math.exp(-per_step * abs(x - output) - fixed * ((x >= 30) != flag)) for x in range(61)]
+            total = sum(likely)
+            for x in range(61):
+                right = [
+                    z for z in range(61) if (abs(z - x) <= 2 if "within" in goal else (z >= 40) == (x >= 40))
+                ]
+                worst = max(worst, sum(likely[z] for z in right) / total - len(right) / 61)
+    assert worst <= bound + 1e-12
+    assert fixed or worst == pytest.approx(bound, abs=1e-6)
+
+
+def test_on_average_it_is_the_best_guess_that_counts(folder: Path) -> None:
+    found = judge(folder, AGE, budget='rho = "1"')
+    assert found.on_average
+    assert found.best == pytest.approx(5 / 61)
+    assert found.gained(lost(0.1)) == pytest.approx(averaged(5 / 61, Bound(rho=Fraction("0.1"))), abs=1e-6)
+    half = judge(
+        folder, 'secret = "visits.minutes"\nwithin = 0.5\nadvantage = "0.1"', budget='rho = "1"', name="b"
+    )
+    assert half.best == pytest.approx(2 / 61)  # a guess between two values catches both
+    assert "on average" in found.told()
+    mixed = judge(folder, AGE, budget='epsilon = "1"\ndelta = "1e-6"', name="c")
+    assert mixed.gained(lost(1, 0, 1e-6)) >= averaged(
+        5 / 61, Bound(epsilon=Fraction(1), delta=Fraction(1, 10**6))
+    )
+
+
+def test_the_corners_of_a_limit_are_kept_and_little_more_is_not(folder: Path) -> None:
+    for body in (AGE, AGE + 'metric = "manhattan"'):
+        found = judge(folder, body)
+        limit = found.limit()
+        assert limit.corners
+        for fixed, sloped, _ in limit.corners:
+            if sloped < 10**15:
+                assert found.gained((Fraction(fixed, 10**12), Fraction(sloped, 10**12), Fraction(0))) <= 0.1
+        whole = Fraction(max(corner[0] for corner in limit.corners), 10**12)
+        assert found.gained((whole, Fraction(0), Fraction(0))) <= 0.1
+        assert found.gained((whole * Fraction(1001, 1000), Fraction(0), Fraction(0))) > 0.1
+    assert limit.allows([0, 0, 0])
+    assert not limit.allows([10**15, 0, 0])
+
+
+def test_percentage_points_are_rounded_up() -> None:
+    for share in (0.1, 0.0123, 0.5, 1e-7, 0.999):
+        assert float(points(share).split()[0]) >= share * 100 * (1 - 1e-6)
+        assert float(points(share).split()[0]) <= share * 100 * 1.11
+
+
+# The ledger keeps it -------------------------------------------------------------------------------------
+
+
+def test_a_question_that_would_break_a_promise_is_refused_and_nothing_is_spent(folder: Path) -> None:
+    database = opened(folder, AGE)
+    limit = Fraction(database.ledger.promises()[0].corners[0][0], 10**12)
+    price = Fraction(
+        math.floor(limit / 2 * 10**6), 10**6
+    )  # an average costs twice as much if one is replaced
+    question = database.sql("SELECT AVG(minutes) FROM visits", epsilon=price + Fraction(1, 10**6))
+    assert "break a promise" in repr(question.explain())
+    assert question.explain().breaks == question.database.judges[0].told()
+    with pytest.raises(PromiseBroken, match="more than 10 percentage points surer of somebody's visits"):
+        question.release()
+    assert database.ledger.spent.amount == 0
+    assert isinstance(PromiseBroken("a", "b", "c", "d"), sf.BudgetExceeded)
+    release = database.sql("SELECT AVG(minutes) FROM visits", epsilon=price).release()
+    assert "promised: 10 percentage points" in repr(release)
+    assert float(database.ledger.lost()[0]) == pytest.approx(float(limit), abs=1e-5)
+    with pytest.raises(PromiseBroken):
+        database.sql("SELECT COUNT(*) FROM visits", epsilon="0.001").release()
+    assert (
+        database.sql("SELECT AVG(minutes) FROM visits", epsilon=price).release().cost.amount == 0
+    )  # a repeat
+    assert database.ledger.verify() > 0
+
+
+def test_in_its_own_distance_a_column_is_paid_for_by_how_it_is_used(folder: Path) -> None:
+    database = opened(folder, AGE + 'metric = "manhattan"')
+    for sql, paid in (
+        ("SELECT COUNT(*) FROM visits", (0, 0)),  # it does not look at minutes
+        ("SELECT SUM(minutes) FROM visits", (0, 0.1)),
+        ("SELECT AVG(minutes) FROM visits", (0, 0.2)),
+        ("SELECT COUNT(*) FROM visits WHERE minutes > 30", (0.1, 0)),
+    ):
+        before = database.ledger.lost("visits.minutes")
+        database.sql(sql, epsilon="0.1").release()
+        after = database.ledger.lost("visits.minutes")
+        assert [float(b - a) for a, b in zip(before[:2], after[:2], strict=True)] == pytest.approx(paid), sql
+    assert database.ledger.lost("value")[0] > database.ledger.lost("visits.minutes")[0]
+
+
+def test_every_database_and_every_process_on_a_ledger_is_bound(folder: Path) -> None:
+    plain = opened(folder, name="other", budget='epsilon = "3"\nledger = "cafe.ledger"')
+    early = opened(folder)  # before the promise was made
+    promising = opened(folder, AGE)
+    for database in (early, plain, promising):
+        with pytest.raises(PromiseBroken):
+            database.sql("SELECT AVG(minutes) FROM visits", epsilon="2").release()
+    plain.sql("SELECT AVG(minutes) FROM visits", epsilon="0.4").release()
+    assert promising.ledger.lost()[0] == pytest.approx(0.8)
+    with pytest.raises(PromiseBroken):
+        promising.sql("SELECT SUM(minutes) FROM visits", epsilon="0.2").release()
+    asked = [promising.sql("SELECT COUNT(*) FROM visits", epsilon="0.1") for _ in range(3)]
+    with pytest.raises(PromiseBroken):
+        promising.batch(asked).release()
+    kinds = [entry.kind for entry in promising.ledger.entries()]
+    assert kinds.count("promise") == 1
+    opened(folder)  # taken back: an entry of its own
+    assert promising.ledger.promises() == ()
+    assert [entry.kind for entry in promising.ledger.entries()].count("promise") == 2
+
+
+def test_what_was_charged_before_a_promise_counts_as_replaced(folder: Path) -> None:
+    early = opened(folder)
+    early.sql("SELECT SUM(minutes) FROM visits", epsilon="0.3").release()
+    late = opened(folder, AGE + 'metric = "manhattan"')
+    assert [float(each) for each in late.ledger.lost("visits.minutes")[:2]] == pytest.approx([0.3, 0.0])
+
+
+def test_old_entries_and_losses_are_worked_out(folder: Path) -> None:
+    database = opened(folder, AGE)
+    database.sql("SELECT SUM(minutes) FROM visits", epsilon="0.1").release()
+    (line,) = database.ledger.book.lines("charge")
+    body = json.loads(line.body)
+    del body["lost"]
+    old = line._replace(body=json.dumps(body))
+    assert database.ledger.book._lost(old) == json.loads(line.body)["lost"]
+    assert (
+        database.ledger.book._lost(line._replace(kind="restored", body="{}"))["value"][0] == 2 * line.amount
+    )
+    assert replaced(5, 0, Guarantee.read(rho=1)) == [20, 0, 0]
+    assert replaced(10**12, 1000, Guarantee.read(epsilon=1, delta="1e-6"))[2] >= 3718
+
+
+def test_a_ledger_whose_losses_were_lowered_is_seen(folder: Path) -> None:
+    database = opened(folder, AGE)
+    database.sql("SELECT SUM(minutes) FROM visits", epsilon="0.1").release()
+    book = database.ledger.book
+    (line,) = book.lines("charge")
+    body = json.loads(line.body)
+    body["lost"]["value"][0] -= 1
+    with pytest.raises(LedgerError, match="notes less for a replaced person"):
+        book._check_lost(line._replace(body=json.dumps(body)), body["spend"])
+    with sqlite3.connect(folder / "cafe.ledger") as raw, pytest.raises(sqlite3.Error):
+        raw.execute("UPDATE entries SET body = '{}'")
+
+
+def test_losses_of_a_spend_by_relation() -> None:
+    far, near, none = (Distance(l1=Fraction(n)) for n in (2, 1, 0))
+    steps = (
+        Step(Geometric(scale=Fraction(10)), Distances(near, far, (("t.x", near),))),
+        Step(Geometric(scale=Fraction(10)), Distances(near, far, (("t.x", none),))),
+        Step(Geometric(scale=Fraction(10)), Distances(near, far)),
+    )
+    found = losses(steps, Guarantee.read(epsilon=1).of(Fraction(0)))
+    tenth = 10**11
+    assert found == {"value": [6 * tenth, 0, 0], "t.x": [2 * tenth, tenth, 0]}
+    assert record.read(record.write(steps)) == steps
+
+
+# Suggestions and pages ------------------------------------------------------------------------------------
+
+
+def test_a_suggestion_says_epsilon_sentence_and_picture(folder: Path) -> None:
+    database = opened(folder)
+    found = database.suggest_epsilon("visits.minutes", within=2, advantage="0.10")
+    assert found.epsilon == pytest.approx(guessing.reach_for([3 / 61, 4 / 61, 5 / 61], 0.1), rel=1e-5)
+    assert found.budget == found.epsilon / 2
+    assert set(found.bounds.values()) == {found.epsilon}
+    assert 'epsilon = "0.456"' in repr(found)
+    assert "[[promise]]" in found.section()
+    column = database.suggest_epsilon("visits.minutes", within=2, advantage="0.1", metric="manhattan")
+    bounds = column.bounds
+    assert bounds["simplified"] <= bounds["shell"] <= bounds["precise"] <= bounds["tight"]
+    assert column.per_unit == pytest.approx(column.epsilon / 60)
+    assert column.as_dict()["bounds"]["tight"] == bounds["tight"]
+    for each in (found, column, database.suggest_epsilon("visits.place", advantage=0.1, prior="unknown")):
+        assert each.picture().startswith("<svg")
+        assert each.picture().count("<g ") == 3
+        assert "NaN" not in each.picture()
+        assert "nan" not in each.picture()
+        assert each._repr_html_()
+    free = database.suggest_epsilon(
+        "visits.minutes", above=1, advantage="0.99", prior={"parts": [[0, 60, 1]]}
+    )
+    assert free.epsilon == math.inf
+    assert free.as_dict()["epsilon"] is None
+    assert "Whatever is released" in free.sentence
+    again = opened(folder, found.section().removeprefix("[[promise]]\n"))
+    assert again.suggestions[0].epsilon == found.epsilon
+
+
+def test_standing_says_which_promise_sets_the_budget(folder: Path) -> None:
+    place = 'secret = "visits.place"\nadvantage = "0.3"'
+    told = "\n".join(opened(folder, AGE, place).standing.text())
+    assert "The promise about somebody's visits.minutes to within 2 sets the budget" in told
+    easy = "\n".join(opened(folder, AGE, budget='epsilon = "0.4"', name="b").standing.text())
+    assert "The budget stops questions first" in easy
+    assert opened(folder, name="c").standing.text() == []
+    (facts,) = opened(folder, AGE, name="d").standing.as_dicts()
+    assert facts["promised"] == 0.1
+    assert facts["so_far"] == 0
+
+
+@pytest.mark.parametrize("budget", ['epsilon = "1"', 'epsilon = "1"\ndelta = "1e-6"', 'rho = "0.1"'])
+def test_releases_and_pages_without_a_promise_say_what_is_gained(folder: Path, budget: str) -> None:
+    database = opened(folder, budget=budget)
+    price = {"rho": "0.01"} if "rho" in budget else {"epsilon": "0.1"}
+    release = database.sql("SELECT COUNT(*) FROM visits", **price).release()
+    (told,) = release.gains
+    assert "any one fact about a person" in told
+    if budget == 'epsilon = "1"':
+        assert points(math.tanh(0.1 / 4)) in told
+    page = Page.of(database)
+    assert "smoking" in page.text()
+    assert page.html().startswith("<!doctype html>")
+    assert "times as likely" in page.text()
+    assert page.as_dict()["sections"]
+
+
+def test_a_page_speaks_to_whoever_it_is_about(folder: Path) -> None:
+    page = Page.of(opened(folder, AGE)).text()
+    assert "surer of your visits.minutes to within 2" in " ".join(page.split())
+
+
+def test_huge_prices_do_not_break_the_sentence_after_the_charge(folder: Path) -> None:
+    database = opened(folder, budget='epsilon = "1000000"')
+    release = database.sql("SELECT COUNT(*) FROM visits", epsilon="900000").release()
+    assert "100 percentage points" in release.gains[0]
