@@ -21,6 +21,7 @@ test: $(READY)
 	$(BIN)/python benchmarks/audit.py --smoke
 	$(BIN)/python benchmarks/sql.py --smoke
 	$(BIN)/python benchmarks/utility.py --smoke
+	$(BIN)/python benchmarks/guessing.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -52,7 +52,7 @@ def test_the_command_line_session_is_true(demo: Path) -> None:
     shown = [
         part for fence in fences("console") for part in re.split(r"^\$ ", fence, flags=re.MULTILINE) if part
     ]
-    assert len(shown) == 5
+    assert len(shown) == 6
     for part in shown:
         command, _, expected = part.partition("\n")
         words = shlex.split(command)

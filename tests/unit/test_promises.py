@@ -68,8 +68,8 @@ def folder(tmp_path: Path) -> Path:
         )
         connection.execute("CREATE TABLE orders AS SELECT 1::INTEGER AS person, 5::INTEGER AS price")
         connection.execute(
-            "CREATE TABLE census AS SELECT CASE WHEN i < 6 THEN 'A' WHEN i < 9 THEN 'B' ELSE 'C' END AS place, "
-            "(10 * i)::INTEGER AS minutes FROM range(10) t(i)"
+            "CREATE TABLE census AS SELECT CASE WHEN i < 6 THEN 'A' WHEN i < 9 THEN 'B' ELSE 'C' END "
+            "AS place, (10 * i)::INTEGER AS minutes FROM range(10) t(i)"
         )
     return tmp_path
 
