@@ -571,3 +571,51 @@ def test_a_question_can_pay_for_its_caps(clinic: Path) -> None:
     run("sql", "clinic.toml", sql, "-e", "0.5", "--tune", "0.1", folder=clinic)
     run("sql", "clinic.toml", sql, "-e", "0.5", "--tune", "0.1", folder=clinic)
     assert json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)["spent"] == "0.5"
+
+
+def test_an_owner_chooses_epsilon_by_a_promise_and_the_ledger_keeps_it(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    words = ["suggest", "clinic.toml", "visits.age", "--within", "2", "--advantage", "0.10"]
+    told = run(*words, "--picture", "age.svg", folder=clinic)
+    assert "tight" in told.stdout
+    assert "more than 10 percentage points surer" in " ".join(told.stdout.split())
+    assert ElementTree.fromstring((clinic / "age.svg").read_text(encoding="utf-8")).tag.endswith("svg")
+    section = told.stdout[told.stdout.index("[[promise]]") :]
+    with (clinic / "clinic.toml").open("a", encoding="utf-8") as policy:
+        policy.write("\n" + "\n".join(line.strip() for line in section.splitlines()) + "\n")
+    checked = run("check", "clinic.toml", folder=clinic).stdout
+    assert "sets the budget" in checked
+    facts = json.loads(run("check", "clinic.toml", "--json", folder=clinic).stdout)["promises"]
+    assert [each["promised"] for each in facts] == [0.1]
+    assert (
+        "break a promise"
+        in run("explain", "clinic.toml", "SELECT AVG(age) FROM visits", "-e", "0.9", folder=clinic).stdout
+    )
+    refused = run("sql", "clinic.toml", "SELECT AVG(age) FROM visits", "-e", "0.9", folder=clinic, code=1)
+    assert "would break a promise" in refused.stderr
+    assert "Nothing was spent and no row was read" in refused.stderr
+    released = run("sql", "clinic.toml", "SELECT AVG(age) FROM visits", "-e", "0.1", folder=clinic).stdout
+    assert "promised: 10 percentage points" in " ".join(released.split())
+    shown = run("suggest", "clinic.toml", "--json", folder=clinic).stdout
+    assert json.loads(shown)["suggestions"][0]["epsilon"] == pytest.approx(facts[0]["epsilon_replaced"])
+    run("participant", "clinic.toml", "--page", "page.html", folder=clinic)
+    assert "your visits.age" in (clinic / "page.html").read_text(encoding="utf-8")
+    assert "smoking" in run("participant", "clinic.toml", folder=clinic).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "name a column"),
+        ("visits.age --within 2", "--advantage 0.10"),
+        ("visits.agee --within 2 --advantage 0.1", "did you mean visits.age"),
+        ("visits.age --within 2 --advantage 7", "strictly between 0 and 1"),
+        ("visits.age --within x --advantage 0.1", "give a number"),
+        ("visits.age --within 500 --advantage 0.1", "every guess"),
+        ("visits.age --within 2 --advantage 0.1 --prior normal:4", "normal:40,15"),
+        ("visits.age --within 2 --advantage 0.1 --metric max", "several rows"),
+    ],
+)
+def test_what_cannot_be_suggested_is_named_with_the_fix(clinic: Path, words: str, told: str) -> None:
+    run(*INIT, folder=clinic)
+    assert told in run("suggest", "clinic.toml", *words.split(), folder=clinic, code=1).stderr
