@@ -112,7 +112,7 @@ def test_one_changed_value_moves_answers_in_proportion(tmp_path: Path, unit: str
         one, other = (opened(tmp_path / f"{turn}{k}", unit, r) for k, r in enumerate((rows, changed)))
         column = one.policy.tables[0].column("minutes")
         assert column is not None
-        watched = Watched("visits", column)
+        watched = Watched("cafe", "visits", column)
         assert watched.steps == 65
         part = Fraction(abs(old - new), 65)
         for sql, kind in QUESTIONS.items():
@@ -137,8 +137,8 @@ def test_which_questions_have_a_slope(tmp_path: Path, unit: str) -> None:
     assert column is not None
     for sql, kind in QUESTIONS.items():
         plan = database.sql(sql, epsilon=1).plan
-        claims = [dict(d.distances.promises) for d in derive(plan, (Watched("visits", column),))]
-        known = [claim.get("visits.minutes") for claim in claims]
+        claims = [dict(d.distances.promises) for d in derive(plan, (Watched("cafe", "visits", column),))]
+        known = [claim.get(Watched("cafe", "visits", column).name) for claim in claims]
         if kind == "replaced":
             assert None in known, sql
         else:
@@ -146,7 +146,7 @@ def test_which_questions_have_a_slope(tmp_path: Path, unit: str) -> None:
             assert any(each is not None and not each.is_zero for each in known) == (kind == "sloped"), sql
     # a person's sums in several groups are scaled by each other: no slope; of a row they are not
     grouped = derive(database.sql("SELECT place, SUM(minutes) FROM visits GROUP BY place", epsilon=1).plan,
-                     (Watched("visits", column),))  # fmt: skip
+                     (Watched("cafe", "visits", column),))  # fmt: skip
     assert all(bool(each.distances.promises) == (unit == "row") for each in grouped)
 
 
@@ -155,6 +155,6 @@ def test_a_table_that_is_not_read_is_not_moved(tmp_path: Path) -> None:
     column = database.policy.tables[0].column("minutes")
     assert column is not None
     (derived,) = derive(
-        database.sql("SELECT COUNT(*) FROM visits", epsilon=1).plan, (Watched("staff", column),)
+        database.sql("SELECT COUNT(*) FROM visits", epsilon=1).plan, (Watched("cafe", "staff", column),)
     )
-    assert dict(derived.distances.promises)["staff.minutes"].is_zero
+    assert dict(derived.distances.promises)[Watched("cafe", "staff", column).name].is_zero

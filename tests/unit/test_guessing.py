@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound, Table
 from sfumato.utility import guessing
-from sfumato.utility.gain import identity, uniform, utility, weighted
+from sfumato.utility.gain import uniform, weighted
 from sfumato.utility.goals import (
     claim,
     either,
@@ -395,36 +395,65 @@ def test_whoever_knows_less_may_gain_more() -> None:
 # On average -----------------------------------------------------------------------------------------------
 
 
+def mean_posteriors(rows: np.ndarray, prior: np.ndarray, goals: list[np.ndarray]) -> list[float]:
+    """For every truth: the mean over outputs of the posterior of its own goal."""
+    seen = prior @ rows
+    found = []
+    for truth, goal in enumerate(goals):
+        after = np.where(seen > 0, (prior * goal) @ rows / np.where(seen > 0, seen, 1.0), 0.0)
+        found.append(float(rows[truth] @ after))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=some.data())
+def test_on_average_nobodys_own_goal_gains_more_with_a_delta(data: some.DataObject) -> None:
+    size, outputs = data.draw(some.integers(2, 5)), data.draw(some.integers(2, 6))
+    seed = data.draw(some.integers(0, 2**32 - 1))
+    dice = np.random.default_rng(seed)
+    rows = dice.dirichlet(np.full(outputs, 0.7), size=size) * 0.5 + 0.5 / outputs
+    prior = dice.dirichlet(np.full(size, 0.6))
+    goals = [np.abs(np.arange(size) - x) <= data.draw(some.integers(0, 1)) for x in range(size)]
+    epsilon = data.draw(some.sampled_from([0.0, 0.1, 0.5, 1.0]))
+    delta = max(
+        float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in itertools.permutations(rows, 2)
+    )
+    bound = Bound(epsilon=Fraction(epsilon), delta=min(Fraction(delta) + Fraction(1, 10**12), Fraction(1)))
+    for goal, mean in zip(goals, mean_posteriors(rows, prior, goals), strict=True):
+        assert mean <= on_average(min(float(prior @ goal), 1.0), bound) + 1e-12
+
+
 def test_on_average_gaussian_noise_keeps_to_the_bound() -> None:
-    """A value of 0 .. 20 with discrete Gaussian noise: the chance of the best guess, summed exactly."""
+    """A value of 0 .. 20 with discrete Gaussian noise, whoever has it."""
     for rho, reach in itertools.product((0.01, 0.1, 0.5), (0, 2)):
         sigma = 20 / math.sqrt(2 * rho)
         outputs = np.arange(-400, 421)
         rows = np.exp(-((outputs[None, :] - np.arange(21)[:, None]) ** 2) / (2 * sigma**2))
         rows /= rows.sum(axis=1, keepdims=True)
-        goals = [np.abs(np.arange(21) - w) <= reach for w in range(21)]
-        success = max_sum = float(np.max([rows[goal].sum(axis=0) / 21 for goal in goals], axis=0).sum())
-        before = max(float(goal.sum()) / 21 for goal in goals)
-        bound = on_average(before, Bound(rho=Fraction(rho)))
-        assert before < success <= bound, (rho, reach, max_sum)
+        prior = np.full(21, 1 / 21)
+        goals = [np.abs(np.arange(21) - x) <= reach for x in range(21)]
+        for goal, mean in zip(goals, mean_posteriors(rows, prior, goals), strict=True):
+            p = float(prior @ goal)
+            assert p < mean <= on_average(p, Bound(rho=Fraction(rho)))
     assert on_average(0.05, Bound(epsilon=Fraction(800))) == 1.0
     assert on_average(0.05, Bound(epsilon=Fraction(5), rho=Fraction(1, 8))) == pytest.approx(0.15, abs=1e-3)
+    assert (
+        on_average(0.01, Bound(epsilon=Fraction(15), delta=Fraction(1, 10**6))) > 0.99
+    )  # whom it is rare for
 
 
 def test_on_average_a_delta_shows_and_no_output_is_safe() -> None:
     """With delta the whole value is shown, else nothing: no bound for every output, but one on average."""
     delta = Fraction(1, 100)
-    assert on_average(0.1, Bound(epsilon=Fraction(0), delta=delta)) == pytest.approx(0.11, abs=1e-6)
-    rows = tuple(
-        tuple(
-            delta if y == x else 1 - delta if y == "nothing" else Fraction(0) for y in (*range(10), "nothing")
-        )
-        for x in range(10)
-    )
+    rows = tuple((*(delta if y == x else Fraction(0) for y in range(10)), 1 - delta) for x in range(10))
     table: Table[int, object] = Table(rows=rows, secrets=tuple(range(10)), outputs=(*range(10), "nothing"))
     assert gained(table, uniform(range(10)), same) == Fraction(9, 10)
-    average = float(utility(table, uniform(range(10)), identity(range(10))))
-    assert 0.1 < average <= on_average(0.1, Bound(epsilon=Fraction(0), delta=delta))
+    means = mean_posteriors(
+        np.array([[float(p) for p in row] for row in rows]), np.full(10, 0.1), list(np.eye(10) > 0)
+    )
+    bound = on_average(0.1, Bound(epsilon=Fraction(0), delta=delta))
+    assert all(0.1 < mean <= bound + 1e-12 for mean in means)
+    assert bound == pytest.approx(0.11, abs=1e-6)
 
 
 # What is believed -----------------------------------------------------------------------------------------

@@ -100,7 +100,9 @@ class Book:
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
         if broken := self._broken_promise(wish["lost"]):
-            return {"refused": "promise", "left": [max(each, 0) for each in left], "told": broken.told}
+            whose, promise = broken
+            left = [max(each, 0) for each in left]
+            return {"refused": "promise", "left": left, "whose": whose, "told": promise.told}
         given, now = self.shares(), max(wish["at"], last.at)
         share = shares.of(analyst, given)
         if share is None and analyst and given:
@@ -116,13 +118,13 @@ class Book:
         line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
         return {"receipt": line.facts, "new": True}
 
-    def _broken_promise(self, lost: dict[str, list[int]]) -> Limit | None:
-        """The first promise, of any database here, that a charge would break."""
-        for limits in self.promises().values():
+    def _broken_promise(self, lost: dict[str, list[int]]) -> tuple[str, Limit] | None:
+        """The first promise that a charge would break, and the database that made it."""
+        for name, limits in self.promises().items():
             for limit in limits:
                 price = lost.get(limit.relation, lost["value"])
                 if not limit.allows([a + b for a, b in zip(self.lost(limit.relation), price, strict=True)]):
-                    return limit
+                    return name, limit
         return None
 
     def _keep(self, wish: Wish) -> Wish:

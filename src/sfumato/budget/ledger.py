@@ -293,6 +293,11 @@ class Ledger:
         return self.book.promises().get(self.name, ())
 
     @_plainly
+    def everybodys_promises(self) -> dict[str, tuple[Limit, ...]]:
+        """The promises of all databases on this ledger: no charge passes any of them."""
+        return self.book.promises()
+
+    @_plainly
     def lost(self, relation: str = "value") -> tuple[Fraction, Fraction, Fraction]:
         """What all charges cost under a relation between neighbours: in any case, for the whole range of a
         column, and of delta."""
@@ -472,7 +477,7 @@ class Ledger:
     def _over(self, price: Guarantee, found: Wish) -> BudgetExceeded:
         left = self.total.of(Fraction(found["left"][0], UNIT), Fraction(found["left"][1], FINE))
         if found["refused"] == "promise":
-            return PromiseBroken(self.name, str(price), str(left), found["told"])
+            return PromiseBroken(found["whose"], str(price), str(left), found["told"])
         whose = repr(self.name)
         advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
         if found["refused"] == "stranger":

@@ -132,7 +132,7 @@ class Database:
             return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
         found = []
         for judge in self.judges:
-            alone, after = self._states(price, judge.promise.relation, paid=paid)
+            alone, after = self._states(price, judge.relation, paid=paid)
             found.append((judge.gained(after) / float(judge.promise.advantage), judge.standing(alone, after)))
         return tuple(told for _, told in sorted(found, key=lambda each: -each[0]))
 
@@ -184,10 +184,11 @@ class Database:
     def breaks(self, query: Query) -> str:
         """The promise that a question would break, in words; nothing if it breaks none."""
         price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
-        for limit in self.ledger.promises():
-            _, after = self._states(price, limit.relation, paid=False)
-            if not limit.allows([int(after[0] * UNIT), int(after[1] * UNIT), int(after[2] * FINE)]):
-                return limit.told
+        for limits in self.ledger.everybodys_promises().values():
+            for limit in limits:
+                _, after = self._states(price, limit.relation, paid=False)
+                if not limit.allows([int(after[0] * UNIT), int(after[1] * UNIT), int(after[2] * FINE)]):
+                    return limit.told
         return ""
 
     def _private_keys(self, plan: Plan, sql: str) -> Unsupported:

@@ -14,6 +14,7 @@ from sfumato.curator.promises import KEPT, anything, points
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database
+    from sfumato.mechanisms import Guarantee
 
 EVENTS = (0.001, 0.01, 0.1)  # chances of some harm, for which it is told what taking part can make of them
 
@@ -78,7 +79,8 @@ HOW = (
     "Nobody who asks sees a row. Every answer is a number about many people, with noise that is made to hide "
     "any one of them.",
     "There is a budget for all answers together, whoever asks. When it is spent, there are no more answers "
-    "about these data. It is never filled up again.",
+    "about these data. It does not fill up again by itself; whenever the owner changes it, or a promise, "
+    "that is written down where it cannot be taken back.",
 )
 
 
@@ -86,7 +88,7 @@ def _promised(database: Database) -> list[str]:
     budget = database.policy.budget
     said = []
     for judge in database.judges:
-        so_far = judge.gained(database.ledger.lost(judge.promise.relation))
+        so_far = judge.gained(database.ledger.lost(judge.relation))
         told = judge.told().replace("somebody's", "your")
         said.append(f"{told[:1].upper()}{told[1:]}. So far it is at most {points(so_far)}.")
     if not said:
@@ -94,12 +96,21 @@ def _promised(database: Database) -> list[str]:
         most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
         said.append(
             "Whatever is asked, and whoever asks: somebody who knows every other record becomes at most "
-            f"{points(most)} surer of any one fact about you{_average(database)}."
+            f"{points(most)} surer of any one fact about you{_average(database)}{_but(_missed(budget))}."
         )
     said.append(
         "This holds however clever somebody is, and whatever is known or published about everybody else."
     )
     return said
+
+
+def _missed(budget: Guarantee) -> Fraction:
+    return KEPT if budget.rho is not None else Fraction(0)
+
+
+def _but(chance: Fraction) -> str:
+    """What is left out, in words."""
+    return f", but for a chance of 1 in {int(1 / chance):,}" if chance else ""
 
 
 def _average(database: Database) -> str:
@@ -112,11 +123,11 @@ def _harm(database: Database) -> list[str]:
     if budget.rho is not None:
         size, missed = odometer(budget.rho, delta=KEPT), KEPT
     times = math.exp(min(float(size), 700.0))
-    chances = [f"{_chance(p)} becomes at most {_chance(min(p * times, 1.0))}" for p in EVENTS]
-    but = f", but for a chance of {float(missed):g}" if missed else ""
+    chances = [f"{_chance(p)} becomes at most {_chance(min(p * times, 1 - (1 - p) / times))}" for p in EVENTS]
+    shown = f"{math.ceil(times * 100) / 100:.2f}" if times < 10 else f"{math.ceil(times):,d}"
     return [
-        f"Whatever might happen to you because of these answers is at most {times:,.3g} times as likely as "
-        f"if you had not taken part{but}: be it a higher premium, a letter, or an embarrassment.",
+        f"Whatever might happen to you because of these answers is at most {shown} times as likely as "
+        f"if you had not taken part{_but(missed)}: be it a higher premium, a letter, or an embarrassment.",
         f"In numbers: a chance of {'; one of '.join(chances)}.",
     ]
 
@@ -125,8 +136,10 @@ def _chance(share: float) -> str:
     """A probability, rounded up, in words.
 
     >>> _chance(0.01), _chance(0.0271828), _chance(1.0)
-    ('1 in 100', '2.8 in 100', '100 in 100')
+    ('1 in 100', '2.8 in 100', '1,000,000,000 in 1,000,000,000')
     """
     per = 100 if share >= 0.01 else 10 ** (math.ceil(-math.log10(share)))
-    much = math.ceil(share * per * 10 * (1 - 1e-9)) / 10
-    return f"{much:g} in {per:,}"
+    if share > 0.95:
+        per = 10 ** min(math.ceil(-math.log10(max(1 - share, 1e-9))) + 1, 9)
+    much = math.ceil(share * per * 10 - 1e-6) / 10
+    return f"{much:,.10g} in {per:,}"

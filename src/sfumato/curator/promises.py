@@ -77,7 +77,7 @@ class Judge:
         if any(part.prior.kind == "unknown" for part in self.promise.parts) and not self.promise.joint:
             return None
         if self.promise.joint:
-            return self._joint()[0]
+            return self._joint()
         parts = [_few(self._goals(part)) for part in self.promise.parts]
         if len(parts) == 1:
             return parts[0]
@@ -85,15 +85,6 @@ class Judge:
             return None
         combined = (self._together(each) for each in itertools.product(*parts))
         return _few(np.array(sorted(combined)))
-
-    @cached_property
-    def best(self) -> float | None:
-        """The chance of the best guess before any release; None if nothing is known of it."""
-        if self.promise.joint:
-            return self._joint()[1]
-        if any(part.prior.kind == "unknown" for part in self.promise.parts):
-            return None
-        return self._together([self._best(part) for part in self.promise.parts])
 
     def _together(self, chances: Sequence[float]) -> float:
         """Of several parts that say nothing about each other: that all are right, or any."""
@@ -153,15 +144,6 @@ class Judge:
         found: Floats = np.where(believed, np.minimum(masses, 1.0), 0.0)
         return found
 
-    def _best(self, part: Part) -> float:
-        """The chance of the best guess; its middle need not be a value of the column."""
-        if part.within is None:
-            return float(self._goals(part).max())
-        column = self._numbers(part)
-        many = min(math.floor(2 * float(part.within) / column.step + 1e-9) + 1, column.size)
-        sums = np.concatenate([[0.0], np.cumsum(column.chances)])
-        return min(float((sums[many:] - sums[:-many]).max()) + column.beyond, 1.0)
-
     def _categories(self, part: Part) -> list[tuple[Value, float]]:
         column = self._declared(part)
         weights = list(part.prior.weights)
@@ -179,8 +161,8 @@ class Judge:
         total = sum(weight for _, weight in weights)
         return [(key, weight / total) for key, weight in weights]
 
-    def _joint(self) -> tuple[list[float], float]:
-        """The chances of all goals, and of the best guess, where the rows of a public table are believed."""
+    def _joint(self) -> list[float]:
+        """The chances of all goals, where the rows of a public table are believed."""
         parts = self.promise.parts
         columns = tuple((part.column.name, self._declared(part).kind) for part in parts)
         rows = self.read(self.promise.joint, columns)
@@ -190,21 +172,16 @@ class Judge:
             raise InvalidParameter(
                 "joint", self.promise.joint, "it has over 2,000 combinations: make it coarser"
             )
+        total, word = sum(count for _, count in rows), any if self.promise.either else all
         found = []
-        near = [0.0] * (len(parts) if self.promise.either else 1)  # the best guess, of each part or of all
         for truth, _ in rows:
-            right = [_rights(parts, truth, row, 1) for row, _ in rows]
-            word = any if self.promise.either else all
-            found.append(_share(rows, [word(each) for each in right]))
-            # what is right together lies at most twice as far apart: an upper bound for any guess
-            wider = [_rights(parts, truth, row, 2) for row, _ in rows]
-            sides = list(zip(*wider, strict=True)) if self.promise.either else [[all(e) for e in wider]]
-            near = [max(best, _share(rows, side)) for best, side in zip(near, sides, strict=True)]
-        return _few(np.array(found)), min(sum(near), 1.0)
+            right = (count for row, count in rows if word(map(_right, parts, truth, row)))
+            found.append(sum(right) / total)
+        return _few(np.array(found))
 
     def check(self) -> None:
         """Refuse now what cannot be believed, and not after a charge."""
-        _ = self.chances, self.best
+        _ = self.chances
 
     # What is gained -----------------------------------------------------------------------------------
 
@@ -217,7 +194,14 @@ class Judge:
     def watched(self) -> Watched | None:
         """The column whose own distance it speaks of."""
         part = self.promise.parts[0]
-        return None if self.promise.metric == "record" else Watched(part.table, self._declared(part))
+        if self.promise.metric == "record":
+            return None
+        return Watched(self.policy.name, part.table, self._declared(part))
+
+    @property
+    def relation(self) -> str:
+        """What its distance is called in a charge."""
+        return "value" if self.watched is None else self.watched.name
 
     def gained(self, lost: Lost) -> float:
         """How much surer somebody may be at this state of the ledger; rounded up."""
@@ -240,11 +224,10 @@ class Judge:
         amount, _, delta = lost
         group = self.promise.group
         if self.policy.budget.rho is not None:
-            bound = Bound(rho=min(amount * group**2, HUGE))
-            return min(averaged(self.best, bound) + float(min(delta, Fraction(1)) * group), 1.0)
+            return averaged(self.chances, Bound(rho=min(amount * group**2, HUGE)), float(delta * group))
         grown = Fraction(math.ceil(math.exp(min(float(amount) * (group - 1), 600.0)) * 10**6 + 1), 10**6)
         lost_ = min(delta * group * (grown if group > 1 else 1), Fraction(1))
-        return averaged(self.best, Bound(epsilon=min(amount * group, HUGE), delta=lost_))
+        return averaged(self.chances, Bound(epsilon=min(amount * group, HUGE), delta=lost_))
 
     # What it allows -----------------------------------------------------------------------------------
 
@@ -255,12 +238,12 @@ class Judge:
         told = repr((self.promise, columns, self.policy.budget.currency, self.policy.budget.delta, STAIRS))
         public = ""
         if self.promise.joint or any(part.prior.source for part in self.promise.parts):
-            public = repr((self.chances, self.best))  # what a public table says may change
+            public = repr(self.chances)  # what a public table says may change
         return hashlib.sha256(f"{told}\n{public}".encode()).hexdigest()
 
     def limit(self) -> Limit:
         """What a ledger must know of it."""
-        return Limit(self.promise.relation, tuple(self._corners()), self.told(), self.made)
+        return Limit(self.relation, tuple(self._corners()), self.told(), self.made)
 
     def _corners(self) -> list[tuple[int, int, int]]:
         slack = math.ceil(SLACKS * self.policy.budget.delta * FINE)
@@ -291,14 +274,21 @@ class Judge:
         word = " or " if self.promise.either else " and "
         return word.join(_phrase(part) for part in self.promise.parts)
 
+    @property
+    def who(self) -> str:
+        """Whom it is hidden from."""
+        if self.promise.group > 1:
+            group = f"{self.promise.group:,}"
+            return f"nobody who knows every record outside of a group of {group} that depend on each other"
+        if self.promise.metric != "record":
+            return "nobody who knows everything else, in the same record and in all others,"
+        return "nobody who knows everyone else's record"
+
     def told(self) -> str:
         """The promise as a sentence."""
-        group = self.promise.group
-        who = "nobody who knows everyone else's record"
-        if group > 1:
-            who = f"nobody who knows every record outside of a group of {group:,} that depend on each other"
         average = ", on average over releases," if self.on_average else ""
         much = points(float(self.promise.advantage))
+        who = self.who.removesuffix(",") if average else self.who
         return f"{who} becomes{average} more than {much} surer of {self.secret}, {self.belief}"
 
     @property
@@ -318,9 +308,9 @@ class Judge:
         one, whole = self.gained(alone), self.gained(after)
         average = " on average" if self.on_average else ""
         return (
-            f"this alone makes nobody who knows everyone else's record more than {points(one)} "
-            f"surer{average} of {self.secret}, {self.belief}; all releases so far together, "
-            f"{points(whole)} (promised: {points(float(self.promise.advantage))})"
+            f"this alone makes {self.who} more than {points(one)} surer{average} of {self.secret}, "
+            f"{self.belief}; together with all releases so far, {points(whole)} (promised: "
+            f"{points(float(self.promise.advantage))})"
         )
 
 
@@ -340,18 +330,30 @@ def most(chances: Sequence[float] | None, reach: float) -> float:
     return max((guessing.simplified(p, reach) - p for p in near), default=0.0)
 
 
-def averaged(best: float | None, bound: Bound) -> float:
-    """How much more often than before somebody is right on average, at most; without a prior, for the worst.
+def averaged(chances: Sequence[float] | None, bound: Bound, missed: float = 0.0) -> float:
+    """The largest advantage on average over releases, for these sorted prior probabilities or for all.
+
+    It is concave in the probability, so of the sorted ones only those around the worst matter. `missed` is
+    the chance of outputs of which the bound says nothing.
 
     >>> one = Bound(epsilon=Fraction(1))
-    >>> round(averaged(0.05, one), 4), round(averaged(None, one), 3)
-    (0.0859, 0.464)
+    >>> round(averaged([0.05], one), 4), round(averaged(None, one), 3)
+    (0.0752, 0.246)
     """
-    if best is not None:
-        return guessing.on_average(best, bound) - best
-    steps = 400  # T grows, so between two of them T(p) - p is at most the next T less this p
-    values = [guessing.on_average(n / steps, bound) for n in range(steps + 1)]
-    return min(max(values[n + 1] - n / steps for n in range(steps)), 1.0)
+
+    def gained(p: float) -> float:
+        return min(guessing.on_average(min(p + 2 * missed, 1.0), bound) + missed, 1.0) - p
+
+    if chances is None:
+        steps = 1000  # the posterior grows with the prior: between two of them, the next less this
+        values = [gained(n / steps) + n / steps for n in range(steps + 1)]
+        return min(max(values[n + 1] - n / steps for n in range(steps)), 1.0)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if gained(left) >= gained(right) else (left, high)
+    at = bisect.bisect(chances, (low + high) / 2)
+    return max((gained(p) for p in chances[max(at - 3, 0) : at + 3]), default=0.0)
 
 
 def anything(lost: Lost, budget: Guarantee) -> float:
@@ -370,8 +372,8 @@ def plainly(alone: Lost, after: Lost, budget: Guarantee) -> str:
     sure = " (but for a chance of one in a million)" if budget.rho is not None else ""
     return (
         "this alone makes nobody who knows everyone else's record more than "
-        f"{points(anything(alone, budget))} surer{average} of any one fact about a person; all releases so "
-        f"far together, {points(anything(after, budget))}{sure}"
+        f"{points(anything(alone, budget))} surer{average} of any one fact about a person; together with "
+        f"all releases so far, {points(anything(after, budget))}{sure}"
     )
 
 
@@ -386,7 +388,8 @@ def points(share: float) -> str:
     size = min(share, 1.0) * 100
     digits = 1 - math.floor(math.log10(size))
     rounded = math.ceil(size * 10**digits * (1 - 1e-6)) / 10**digits
-    return f"{min(rounded, 100.0):.6g} percentage points"
+    shown = f"{min(rounded, 100.0):.6g}"
+    return f"{shown} percentage point" + ("" if shown == "1" else "s")
 
 
 def _phrase(part: Part) -> str:
@@ -440,22 +443,12 @@ def _on(value: float, low: float, high: float, step: float) -> float:
     return low + round((min(max(value, low), high) - low) / step) * step
 
 
-def _rights(parts: Sequence[Part], truth: Sequence[Value], guess: Sequence[Value], times: int) -> list[bool]:
-    """Of every part, whether a guess within so many times the precision would be right."""
-    return [_right(*each, times) for each in zip(parts, truth, guess, strict=True)]
-
-
-def _right(part: Part, truth: Value, guess: Value, times: int) -> bool:
+def _right(part: Part, truth: Value, guess: Value) -> bool:
     if part.above is not None:
         return (_ordinal(truth) >= part.above) == (_ordinal(guess) >= part.above)
     if part.within is not None:
-        return abs(_ordinal(truth) - _ordinal(guess)) <= times * float(part.within)
+        return abs(_ordinal(truth) - _ordinal(guess)) <= float(part.within)
     return truth == guess
-
-
-def _share(rows: Sequence[tuple[tuple[Value, ...], int]], chosen: Sequence[bool]) -> float:
-    """How much of a public table is chosen."""
-    return sum(n for is_in, (_, n) in zip(chosen, rows, strict=True) if is_in) / sum(n for _, n in rows)
 
 
 def _empty(table: str) -> InvalidParameter:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import html
+import json
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.budget.book import Limit
     from sfumato.curator.promises import Judge, Lost
     from sfumato.mechanisms import Guarantee
+    from sfumato.queries.promises import Part
 
 WIDTH, HEIGHT, EDGE = 300, 260, 44  # of one panel
 SEEN = 48  # values of a column that are drawn
@@ -69,11 +72,9 @@ class Suggestion:
             if part.above is not None:
                 sides = guessing.above(column, float(part.above), epsilon)
                 return max(sides, key=lambda side: side.advantage)
-            return guessing.about(column, worst, float(part.within or 0), epsilon)
+            return guessing.about(column, worst or 0.0, float(part.within or 0), epsilon)
 
-        worst = column.low
-        if part.above is None:
-            worst = guessing.worst_value(column, float(part.within or 0), self.epsilon)[0]
+        worst = self.worst
         found = {}
         for name in BOUNDS:
             found[name] = guessing.largest(
@@ -82,11 +83,22 @@ class Suggestion:
             )
         return found
 
+    @cached_property
+    def worst(self) -> float | None:
+        """The true value about which most is gained, where values have a distance of their own."""
+        part, column = self.judge.promise.parts[0], self.judge.column
+        if self.judge.promise.metric == "record" or column is None or part.within is None:
+            return None
+        size = self.epsilon if math.isfinite(self.epsilon) else 1.0
+        return guessing.worst_value(column, float(part.within), size)[0]
+
     @property
-    def per_unit(self) -> float:
+    def per_unit(self) -> float | None:
         """The epsilon of two values that differ by one, where a column has a metric of its own."""
         column = self.judge.column
-        return self.epsilon / column.unit if column is not None else self.epsilon
+        if self.judge.promise.metric == "record" or column is None:
+            return None
+        return self.epsilon / column.unit
 
     # Words --------------------------------------------------------------------------------------------
 
@@ -122,30 +134,20 @@ class Suggestion:
         promise = self.judge.promise
         lines = ["[[promise]]"]
         if len(promise.parts) > 1:
-            return "\n".join([*lines, "# several parts: as they stand in the policy"])
-        part = promise.parts[0]
-        lines.append(f'secret = "{part.name}"')
-        if part.within is not None:
-            lines.append(f"within = {float(part.within):g}")
-        if part.above is not None:
-            lines.append(f"above = {float(part.above):g}")
-        lines.append(f'advantage = "{float(promise.advantage):g}"')
-        prior = part.prior
-        if prior.source is not None:
-            lines.append(f'prior = "{prior.source[0]}.{prior.source[1]}"')
-        elif prior.kind == "normal":
-            lines.append(f"prior = {{ normal = [{prior.numbers[0][0]:g}, {prior.numbers[0][1]:g}] }}")
-        elif prior.kind in ("uniform", "unknown"):
-            lines.append(f'prior = "{prior.kind}"')
-        lines.append(f'metric = "{promise.metric}"')
+            parts = ", ".join("{ " + ", ".join(_lines(part)) + " }" for part in promise.parts)
+            lines += [f"parts = [{parts}]", f'goal = "{"any" if promise.either else "all"}"']
+            lines += [f'joint = "{promise.joint}"'] if promise.joint else []
+        else:
+            lines += _lines(promise.parts[0])
+        lines += [f'advantage = "{_number(promise.advantage)}"', f'metric = "{promise.metric}"']
         return "\n".join([*lines, *([f"group = {promise.group}"] if promise.group > 1 else [])])
 
     def as_dict(self) -> dict[str, Any]:
         """The same facts for programs; what is without limit is null."""
         currency = self.judge.policy.budget.currency
 
-        def plain(value: float) -> float | None:
-            return value if math.isfinite(value) else None
+        def plain(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
 
         return {
             "secret": self.judge.secret,
@@ -170,7 +172,13 @@ class Suggestion:
                 for row, v in zip(rows, self.bounds.values(), strict=True)
             ]
         table = show.table(headers, rows, [True, False, False][: len(headers)])
-        said = show.paragraphs([self.sentence, *self.advice()])
+        where = []
+        if self.worst is not None:
+            name = promise.parts[0].name
+            where = [
+                f"The bounds are those for somebody whose {name} is {self.worst:g}, where most is gained."
+            ]
+        said = show.paragraphs([*where, self.sentence, *self.advice()])
         return "\n".join([table, "", *said, "", *(f"    {line}" for line in self.section().splitlines())])
 
     # A picture ----------------------------------------------------------------------------------------
@@ -259,8 +267,7 @@ class Suggestion:
         record = judge.promise.metric == "record"
         column = judge.column
         if judge.on_average or column is None or part.within is None:
-            p = judge.best if judge.on_average else self._worst_chance(size)
-            p = 0.5 if p is None else p
+            p = self._worst_chance(size)
             after = min(p + float(judge.promise.advantage), 1.0)
             return ["right", "wrong"], [p, 1 - p], [after, 1 - after]
         reach = column.within(float(part.within))
@@ -364,6 +371,41 @@ class _Frame:
         return "".join([*parts, frame, *words])
 
 
+def _lines(part: Part) -> list[str]:
+    """A part as lines of a policy."""
+    prior, day = part.prior, part.column.kind == "date"
+
+    def value(number: Fraction | float) -> str:
+        return str(datetime.date.fromordinal(int(number))) if day else _number(Fraction(number))
+
+    found = [f'secret = "{part.name}"']
+    found += [] if part.within is None else [f"within = {_number(part.within)}"]
+    found += [] if part.above is None else [f"above = {value(part.above)}"]
+    if prior.source is not None:
+        found.append(f'prior = "{prior.source[0]}.{prior.source[1]}"')
+    elif prior.kind == "normal":
+        mean, deviation = prior.numbers[0]
+        found.append(f"prior = {{ normal = [{value(mean)}, {deviation!r}] }}")
+    elif prior.kind == "parts":
+        told = ", ".join(f"[{value(a)}, {value(b)}, {weight!r}]" for a, b, weight in prior.numbers)
+        found.append(f"prior = {{ parts = [{told}] }}")
+    elif prior.kind == "weights":
+        told = ", ".join(f"{json.dumps(_key(key))} = {weight!r}" for key, weight in prior.weights)
+        found.append(f"prior = {{ weights = {{ {told} }} }}")
+    else:
+        found.append(f'prior = "{prior.kind}"')
+    return found
+
+
+def _key(key: object) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _number(value: Fraction) -> str:
+    """A number in full, as a policy takes it."""
+    return str(value.numerator) if value.denominator == 1 else repr(float(value))
+
+
 def _prior(judge: Judge) -> str:
     if judge.promise.joint:
         return judge.promise.joint
@@ -410,15 +452,17 @@ class Standing:
         """For programs; what has no limit is null."""
         found = []
         for judge, limit in zip(self.judges, self.limits, strict=True):
-            most_of_all = max((corner[0] for corner in limit.corners), default=0)
+            fixed = max((corner[0] for corner in limit.corners), default=0)
+            sloped = max((corner[1] for corner in limit.corners), default=0)
             found.append(
                 {
                     "secret": judge.secret,
                     "promised": float(judge.promise.advantage),
-                    "so_far": judge.gained(self.lost(judge.promise.relation)),
+                    "so_far": judge.gained(self.lost(judge.relation)),
                     "on_average": judge.on_average,
                     "metric": judge.promise.metric,
-                    f"{self.total.currency}_replaced": None if most_of_all >= ALL else most_of_all / UNIT,
+                    f"{self.total.currency}_replaced": None if fixed >= ALL else fixed / UNIT,
+                    f"{self.total.currency}_over_the_range": None if sloped >= ALL else sloped / UNIT,
                 }
             )
         return found
@@ -430,10 +474,13 @@ class Standing:
             return []
         headers = ["nobody becomes surer of", "promised", "so far at most", f"allows {currency}"]
         allowed = [each[f"{currency}_replaced"] for each in facts]
-        rows = [
-            [each["secret"], _percent(each["promised"]), _percent(each["so_far"]), _shown(much)]
-            for each, much in zip(facts, ([math.inf if a is None else a for a in allowed]), strict=True)
-        ]
+        rows = []
+        for each, much in zip(facts, allowed, strict=True):
+            told = "no limit" if much is None else _shown(much)
+            if each["metric"] != "record":
+                wide = each[f"{currency}_over_the_range"]
+                told += f", or {'no limit' if wide is None else _shown(wide)} over its range"
+            rows.append([each["secret"], _percent(each["promised"]), _percent(each["so_far"]), told])
         return [
             "",
             show.table(headers, rows, [True, False, False, False]),
@@ -450,13 +497,13 @@ class Standing:
         if not limits or min(limits)[0] >= times * total:
             return f"The budget stops questions first: no promise is broken by {currency} {_down(total)}."
         much, secret = min(limits)
-        least, reach = _down(much / times), _down(min(much, total))
+        least = _down(much / times)
         if much <= 0:
             return f"The promise about {secret} allows nothing: promise more, or give the budget less delta."
         return (
-            f"The promise about {secret} sets the budget: it stops questions once between {currency} {least} "
-            f"and {reach} of {_down(total)} is spent, depending on what is asked. Costs here are those of a "
-            f"person who is replaced: up to {times} times those of one who comes or goes."
+            f"The promise about {secret} sets the budget: it can stop questions once {currency} {least} of "
+            f"{_down(total)} is spent, if each costs as much as it can when a person is replaced: {times} "
+            "times what it costs when one comes or goes. Questions that cost less go on longer."
         )
 
 

@@ -166,7 +166,8 @@ class _Reader:
                     raise InvalidParameter("metric", promise.metric, advice)
             except InvalidParameter as error:
                 spot = ("promise", str(n), *([error.name] if error.name in body else []))
-                raise self.error(spot, f"{error.name} cannot be promised", f"{error.advice}.") from None
+                advice = f"{error.advice[:1].upper()}{error.advice[1:]}."
+                raise self.error(spot, f"{error.name} cannot be promised", advice) from None
             found.append(promise)
         return tuple(found)
 

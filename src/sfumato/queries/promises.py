@@ -80,11 +80,6 @@ class Promise:
     either: bool = False
     joint: str = ""
 
-    @property
-    def relation(self) -> str:
-        """What its distance is called in a charge."""
-        return "value" if self.metric == "record" else self.parts[0].name
-
 
 def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...]) -> Promise:
     """The promise that a section of a policy (or the arguments of `suggest`) declares; or what is wrong."""
@@ -126,7 +121,8 @@ def _advantage(body: Mapping[str, Any]) -> Fraction:
     advice = 'write how much surer anybody may become, strictly between 0 and 1: advantage = "0.10"'
     given = body.get("advantage")
     try:
-        found = Fraction(given) if isinstance(given, (str, float, Fraction)) else Fraction(0)
+        # a float counts as it is printed
+        found = Fraction(str(given)) if isinstance(given, (str, float, Fraction)) else Fraction(0)
     except (ValueError, ZeroDivisionError, OverflowError):
         found = Fraction(0)
     if not 0 < found < 1:
@@ -154,7 +150,7 @@ def _part(body: Any, tables: tuple[Table, ...]) -> Part:
         raise InvalidParameter(limits[0], body[limits[0]], advice)
     if numeric and not limits and column.keys is None:
         advice = "write how near a guess must come to be right: within = 2; or a limit: above = 100000"
-        raise InvalidParameter("within", None, advice)
+        raise InvalidParameter("within", "nothing", advice)
     within = _number("within", body["within"]) if "within" in body else None
     limit = next((_at(key, body[key], column) for key in ("above", "below") if key in body), None)
     if within is not None and within < 0:
@@ -213,7 +209,8 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
     ((kind, body),) = given.items()
     try:
         if kind == "normal" and numeric:
-            mean, deviation = (float(each) for each in body)
+            first, second = body
+            mean, deviation = float(_at("prior", first, column)), float(second)
             if math.isfinite(mean) and math.isfinite(deviation) and deviation > 0:
                 return Prior("normal", ((mean, deviation),))
         if kind == "cdf" and numeric and low is not None:
@@ -291,7 +288,10 @@ def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
     part = promise.parts[0]
     if len(promise.parts) > 1 or promise.group > 1:
         raise InvalidParameter("metric", promise.metric, 'several parts, or groups, need metric = "record"')
-    if part.column.kind not in ("integer", "number") or part.column.low is None:
+    if part.column.kind not in ("integer", "number"):
+        advice = 'only a number has a metric of its own: use metric = "record"'
+        raise InvalidParameter("metric", promise.metric, advice)
+    if part.column.low is None:
         advice = f'{part.name} has no bounds to measure by: declare low and high, or use metric = "record"'
         raise InvalidParameter("metric", promise.metric, advice)
     if part.prior.kind == "unknown":
@@ -327,9 +327,13 @@ def _place(given: Any, column: Column) -> float:
 def _at(key: str, given: Any, column: Column) -> Fraction:
     """A value of the column as a number: a day as its ordinal."""
     if column.kind == "date":
-        if type(given) is not datetime.date:
+        try:
+            day = datetime.date.fromisoformat(given) if isinstance(given, str) else given
+        except ValueError:
+            day = None
+        if type(day) is not datetime.date:
             raise InvalidParameter(key, given, "give a day: 2024-01-31")
-        return Fraction(given.toordinal())
+        return Fraction(day.toordinal())
     return _number(key, given)
 
 

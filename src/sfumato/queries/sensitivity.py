@@ -75,13 +75,15 @@ class Derivation:
 class Watched:
     """A column that has a distance of its own: one unit of it is the whole range, so many steps of a grid."""
 
+    database: str
     table: str
     column: Column
 
     @property
     def name(self) -> str:
-        """What the distance is called in a charge."""
-        return f"{self.table}.{self.column.name}"
+        """What the distance is called in a charge: another range, or another database, is another one."""
+        spot = f"{self.database}/{self.table}.{self.column.name}"
+        return f"{spot} {self.column.low}..{self.column.high} 2^{-self.column.exponent}"
 
     @property
     def steps(self) -> int:

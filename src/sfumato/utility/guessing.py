@@ -44,6 +44,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -608,40 +609,49 @@ def _decayed(chances: Floats, rate: float) -> Floats:
 
 
 def on_average(chance: float, bound: Bound) -> float:
-    """The chance of a right guess after an output, on average over outputs and truths, is at most this.
+    """The posterior of a goal of this prior probability, on average over releases, is at most this.
 
     With a delta, and with Gaussian noise, some outputs tell everything, however seldom: no bound holds for
-    every output. But if P(S) <= e^epsilon Q(S) + delta for any two truths and any event S, then with T for
-    the least such bound, T(q) = min(delta + e^epsilon q, 1 - e^-epsilon (1 - delta - q)), a guess is right on
-    average with at most T(p), where p is the chance of the best guess without the output. Proof. Let S_x be
-    the outputs after which the guess is right if x is the truth, and Q the law of any one truth. The chance
-    is the sum of pi(x) P_x(S_x), at most that of pi(x) T(Q(S_x)), at most T of the sum of pi(x) Q(S_x), for T
-    is concave and grows. Under Q the output says nothing about x, so that sum is the chance of a guess made
-    without it: at most p. QED It holds for every epsilon with its delta; the least of many is returned.
+    every output. But whoever it is about, the mean over outputs of the posterior of her own goal is bounded.
+    Let P(S) <= e^epsilon Q(S) + delta for any two truths and any event S, let f(y) be the posterior of the
+    goal B after output y, and p its prior.
+
+    * For T(q) = min(delta + e^epsilon q, 1 - e^-epsilon (1 - delta - q)), the mean of f under any truth x is
+      at most T(p). Proof. f lies between 0 and 1, so E_x f <= T(E_z f) for every truth z. T is concave and
+      grows: E_x f <= T(mean over z of E_z f), and the mean posterior is the prior. QED
+    * Under any truth in B, f(y) <= simplified(p, epsilon + t) but for a chance of delta / (1 - e^-t). Proof.
+      Let E be the outputs with P_B > e^(epsilon + t) P_N, P_B and P_N being the mixtures over B and outside.
+      P_B(E) <= e^epsilon P_N(E) + delta <= e^-t P_B(E) + delta, so P_B(E) <= delta / (1 - e^-t). For a truth
+      x in B likewise P_x(E) <= e^epsilon P_N(E) + delta <= e^-t P_B(E) + delta <= delta / (1 - e^-t). QED
+
+    Both hold for every epsilon with its delta; the least of many is returned. It is concave in the chance.
 
     >>> from sfumato.mechanisms import Bound
-    >>> round(on_average(0.05, Bound(epsilon=Fraction(1))), 4)
-    0.1359
+    >>> round(on_average(0.05, Bound(epsilon=Fraction(1))), 4), round(simplified(0.05, 1.0), 4)
+    (0.1252, 0.1252)
     >>> round(on_average(0.05, Bound(rho=Fraction(1, 8))), 4)
     0.15
     """
     p = _chance("chance", chance)
     best = 1.0
-    for epsilon in _epsilons(bound):
-        if epsilon > 700:
-            continue  # nothing is said by it
-        delta = float(bound.delta_at(Fraction(epsilon)))
+    for epsilon, delta in _curve(bound):
         best = min(best, delta + math.exp(epsilon) * p, 1 - math.exp(-epsilon) * (1 - delta - p))
+        if delta == 0:
+            best = min(best, simplified(p, epsilon))
+        for t in (0.001, 0.01, 0.1, 0.5) if 0 < delta < 0.1 else ():
+            best = min(best, simplified(p, epsilon + t) + delta / -math.expm1(-t))
     return min(max(rounded_up(best), p), 1.0)
 
 
-def _epsilons(bound: Bound) -> list[float]:
-    """Where to look: at a pure epsilon, and around where the loss of a zCDP mechanism is."""
+@lru_cache(maxsize=256)
+def _curve(bound: Bound) -> tuple[tuple[float, float], ...]:
+    """Some epsilons with their deltas: a pure epsilon, and some around where the loss under zCDP is."""
     found = [] if bound.epsilon is None else [float(bound.epsilon) * (1 + 4 * ULP)]
     if bound.rho is not None:
         middle, spread = float(bound.rho), math.sqrt(2 * float(bound.rho))
         found += [max(middle + spread * k / 4, 0.0) for k in range(-8, 25)]
-    return found
+    # beyond 700, nothing is said
+    return tuple((epsilon, float(bound.delta_at(Fraction(epsilon)))) for epsilon in found if epsilon <= 700)
 
 
 # Checks ------------------------------------------------------------
