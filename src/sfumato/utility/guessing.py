@@ -62,6 +62,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 ROOM = 1e-9  # by which floats are moved outward; far above what a million additions round
 TOP = 1024.0  # e^-TOP is nothing
+BEYOND = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)  # above an epsilon, where delta is small
 STEEP = 50.0  # per step: from there on few steps matter
 LOST = 1e-12  # more than what sums of a million floats round, in all
 CLOSE = 5e-8  # advantages that differ by less are the same
@@ -638,7 +639,7 @@ def on_average(chance: float, bound: Bound) -> float:
         best = min(best, delta + math.exp(epsilon) * p, 1 - math.exp(-epsilon) * (1 - delta - p))
         if delta == 0:
             best = min(best, simplified(p, epsilon))
-        for t in (0.001, 0.01, 0.1, 0.5) if 0 < delta < 0.1 else ():
+        for t in BEYOND if 0 < delta < 0.1 else ():
             best = min(best, simplified(p, epsilon + t) + delta / -math.expm1(-t))
     return min(max(rounded_up(best), p), 1.0)
 
