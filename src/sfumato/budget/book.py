@@ -498,8 +498,10 @@ class Book:
         room = 1e-6 if line.slack else 0.0
         enough = all(
             each <= most * (1 + room)
-            for name, lost in found.items()
-            for each, most in zip(lost, noted.get(name, noted["value"]), strict=True)
+            for name in found | noted
+            for each, most in zip(
+                found.get(name, found["value"]), noted.get(name, noted["value"]), strict=True
+            )
         )
         if not enough:
             raise self._broken(line, "it notes less for a replaced person than what was run costs")

@@ -24,7 +24,7 @@ from sfumato.curator.promises import Judge, plainly
 from sfumato.curator.release import Cell, Release, Releases, write_key
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve
-from sfumato.errors import BudgetExceeded, InvalidParameter, Unsupported
+from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee, Mechanism, Partition
 from sfumato.mechanisms.guarantee import FINER, decimal
@@ -68,10 +68,13 @@ class Database:
             place = f"{platform.node()}\n{policy.database.resolve()}"
         self._identity = f"{policy.hash}\n{place}"
         self.judges = tuple(Judge(promise, policy, source.counted) for promise in policy.promises)
-        for judge in self.judges:
-            judge.check()
+        for n, judge in enumerate(self.judges):
+            try:
+                judge.check()
+            except InvalidParameter as error:
+                raise policies.problem(policy, ("promise", str(n)), str(error)) from None
         known = {limit.made: limit for limit in ledger.promises()}
-        ledger.promise(tuple(known.get(judge.made) or judge.limit() for judge in self.judges))
+        ledger.promise(tuple(known.get(judge.made) or judge.limit for judge in self.judges))
 
     def sql(
         self,
@@ -127,6 +130,12 @@ class Database:
 
         A sentence for every promise, the one that is nearest to being broken first.
         """
+        try:
+            return self._gains(query, paid=paid)
+        except (ArithmeticError, ValueError):  # a release that is paid for must be shown
+            return ("how much surer anybody can become by this could not be worked out",)
+
+    def _gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
         price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
         if not self.judges:
             return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
@@ -378,6 +387,8 @@ class Database:
             advice = f"let the owner raise {left.currency} under [budget] in the policy."
             whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
             raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
+        if not known and (told := self.breaks(question.query)):
+            raise PromiseBroken(self.policy.name, str(question.price), str(left), told)
         tables = {}
         for name, columns in wanted.items():
             tables[name], _ = self.tune(name, epsilon=each.epsilon, rho=each.rho, columns=columns)

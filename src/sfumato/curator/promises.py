@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Read = Callable[[str, tuple[tuple[str, Kind], ...]], Sequence[tuple[tuple[Value, ...], int]]]
 
 STAIRS = 16  # corners between the two axes
+LARGE = 20_000  # values of a column, beyond which fewer do
 COMBINED = 10**6  # chances of several parts together, up to which all are looked at
 ALL = 10**15  # more than anybody has, in units
 SLACKS = 4  # times the budget's delta: what a replaced person may lose of it
@@ -72,8 +73,9 @@ class Judge:
         return self._numbers(part)
 
     @cached_property
-    def chances(self) -> list[float] | None:
-        """The prior probabilities that goals can have, sorted; None if nothing is known of them."""
+    def chances(self) -> list[float] | float | None:
+        """The prior probabilities that goals can have, sorted; or up to which they go; None if nothing is
+        known of them."""
         if any(part.prior.kind == "unknown" for part in self.promise.parts) and not self.promise.joint:
             return None
         if self.promise.joint:
@@ -103,16 +105,16 @@ class Judge:
         low, high = _ends(column)
         step = 1.0 if column.kind == "date" else float(Fraction(2) ** -column.exponent)
         step = max(step, 1.0) if column.kind == "integer" else step
-        if part.prior.kind == "normal":
+        if part.prior.kind == "normal" and (low is None or high is None):
             mean, deviation = part.prior.numbers[0]
-            if low is None or high is None:
-                step = min(max(step, deviation / 10**4), max(deviation, step))
-                return guessing.Column.normal(mean, deviation, step=step)
-            wide = max(high - low, step)
-            return guessing.Column.normal(mean, deviation, low=low, high=high, step=step, unit=wide)
+            return guessing.Column.normal(mean, deviation, step=max(step, deviation / 10**4))
         assert low is not None
         assert high is not None
+        low, high = math.floor(low / step) * step, math.floor(high / step) * step  # as the engine does
         wide = max(high - low, step)
+        if part.prior.kind == "normal":
+            mean, deviation = part.prior.numbers[0]
+            return guessing.Column.normal(mean, deviation, low=low, high=high, step=step, unit=wide)
         if part.prior.kind == "uniform":
             return guessing.Column.uniform(low, high, step=step, unit=wide)
         parts = part.prior.numbers
@@ -122,7 +124,7 @@ class Judge:
             parts = tuple((_on(x, low, high, step), _on(x, low, high, step), float(n)) for x, n in numbers)
             if not parts:
                 raise _empty(part.prior.source[0])
-        triples = [(start, end, weight) for start, end, weight in parts]
+        triples = [(max(start, low), min(end, high), weight) for start, end, weight in parts]
         return guessing.Column.weighted(triples, low=low, high=high, step=step, unit=wide)
 
     def _goals(self, part: Part) -> Floats:
@@ -136,13 +138,15 @@ class Judge:
             upper = float(sums[-1] - sums[at])
             return np.array([min(max(upper, 0.0), 1.0), min(max(1 - upper, 0.0), 1.0)])
         assert part.within is not None
-        reach, places = column.within(float(part.within)), np.arange(column.size)
-        first, last = np.maximum(places - reach, 0), np.minimum(places + reach, column.size - 1)
-        counts = np.concatenate([[0], np.cumsum(column.chances > 0)])
-        believed = counts[last + 1] > counts[first]  # what is lost in a difference of sums is not nothing
-        masses = np.maximum(sums[last + 1] - sums[first], guessing.LOST)
-        found: Floats = np.where(believed, np.minimum(masses, 1.0), 0.0)
-        return found
+        masses = []
+        for wide, before, after in guessing.windows(column, float(part.within)):
+            sums = np.concatenate([[0.0], np.cumsum(wide.chances)])
+            counts = np.concatenate([[0], np.cumsum(wide.chances > 0)])
+            size = before + after + 1
+            believed = counts[size:] > counts[:-size]  # what is lost in a difference of sums is not nothing
+            found = np.maximum(sums[size:] - sums[:-size], guessing.LOST)
+            masses.append(np.where(believed, np.minimum(found, 1.0), 0.0))
+        return np.concatenate(masses)
 
     def _categories(self, part: Part) -> list[tuple[Value, float]]:
         column = self._declared(part)
@@ -161,8 +165,12 @@ class Judge:
         total = sum(weight for _, weight in weights)
         return [(key, weight / total) for key, weight in weights]
 
-    def _joint(self) -> list[float]:
-        """The chances of all goals, where the rows of a public table are believed."""
+    def _joint(self) -> float:
+        """What no guess is likelier than, where the rows of a public table are believed.
+
+        What one guess is right for lies at most twice as far apart as it may miss; so it is among what lies
+        that near to one of its rows.
+        """
         parts = self.promise.parts
         columns = tuple((part.column.name, self._declared(part).kind) for part in parts)
         rows = self.read(self.promise.joint, columns)
@@ -172,16 +180,19 @@ class Judge:
             raise InvalidParameter(
                 "joint", self.promise.joint, "it has over 2,000 combinations: make it coarser"
             )
-        total, word = sum(count for _, count in rows), any if self.promise.either else all
-        found = []
+        total = sum(count for _, count in rows)
+        near = [0.0] * (len(parts) if self.promise.either else 1)
         for truth, _ in rows:
-            right = (count for row, count in rows if word(map(_right, parts, truth, row)))
-            found.append(sum(right) / total)
-        return _few(np.array(found))
+            right = [list(map(_near, parts, truth, row)) for row, _ in rows]
+            sides = list(zip(*right, strict=True)) if self.promise.either else [list(map(all, right))]
+            for n, side in enumerate(sides):
+                mass = sum(count for is_in, (_, count) in zip(side, rows, strict=True) if is_in)
+                near[n] = max(near[n], mass / total)
+        return min(sum(near), 1.0)
 
     def check(self) -> None:
         """Refuse now what cannot be believed, and not after a charge."""
-        _ = self.chances
+        _ = self.chances, self.column
 
     # What is gained -----------------------------------------------------------------------------------
 
@@ -218,7 +229,7 @@ class Judge:
             sides = guessing.above(self.column, float(part.above), sloped, record=fixed)
             return max(side.advantage for side in sides)
         assert part.within is not None
-        return guessing.worst_value(self.column, float(part.within), sloped, record=fixed)[1]
+        return guessing.worst_guess(self.column, float(part.within), sloped, record=fixed)
 
     def _averaged(self, lost: Lost) -> float:
         amount, _, delta = lost
@@ -241,6 +252,7 @@ class Judge:
             public = repr(self.chances)  # what a public table says may change
         return hashlib.sha256(f"{told}\n{public}".encode()).hexdigest()
 
+    @cached_property
     def limit(self) -> Limit:
         """What a ledger must know of it."""
         return Limit(self.relation, tuple(self._corners()), self.told(), self.made)
@@ -255,14 +267,17 @@ class Judge:
 
         if not keeps(0.0, 0.0):
             return []
+        many = self.column is not None and self.column.size > LARGE
         whole = guessing.largest(lambda size: keeps(size, 0.0))
         if self.promise.metric == "record":
             return [(_units(whole), ALL, slack)]
-        stairs = [whole * n / STAIRS for n in range(STAIRS + 1)] if math.isfinite(whole) else [0.0]
+        stairs, close = (STAIRS // 4, 1e-3) if many else (STAIRS, 1e-6)  # a search takes seconds there
+        levels = [whole * n / stairs for n in range(stairs + 1)] if math.isfinite(whole) else [0.0]
+        assert self.column is not None
+        scale = self.column.unit / self.column.step
         found = []
-        for fixed in stairs:
-            steps = self.column.unit / self.column.step if self.column is not None else 1.0
-            sloped = guessing.largest(lambda size, fixed=fixed: keeps(fixed, size), steps)  # type: ignore[misc]
+        for fixed in levels:
+            sloped = guessing.largest(lambda size, fixed=fixed: keeps(fixed, size), scale, close)  # type: ignore[misc]
             found.append((_units(fixed), _units(sloped), slack))
         return found
 
@@ -314,7 +329,7 @@ class Judge:
         )
 
 
-def most(chances: Sequence[float] | None, reach: float) -> float:
+def most(chances: Sequence[float] | float | None, reach: float) -> float:
     """The largest advantage over these sorted prior probabilities: at one beside the worst, by concavity.
 
     >>> round(most([0.1, 0.5], 1.0), 4), round(most(None, 1.0), 4)
@@ -325,12 +340,14 @@ def most(chances: Sequence[float] | None, reach: float) -> float:
     worst, gained = guessing.worst_chance(reach)
     if chances is None:
         return gained
+    if isinstance(chances, float):
+        return gained if worst <= chances else guessing.simplified(chances, reach) - chances
     at = bisect.bisect(chances, worst)
     near = chances[max(at - 1, 0) : at + 1]
     return max((guessing.simplified(p, reach) - p for p in near), default=0.0)
 
 
-def averaged(chances: Sequence[float] | None, bound: Bound, missed: float = 0.0) -> float:
+def averaged(chances: Sequence[float] | float | None, bound: Bound, missed: float = 0.0) -> float:
     """The largest advantage on average over releases, for these sorted prior probabilities or for all.
 
     It is concave in the probability, so of the sorted ones only those around the worst matter. `missed` is
@@ -344,10 +361,13 @@ def averaged(chances: Sequence[float] | None, bound: Bound, missed: float = 0.0)
     def gained(p: float) -> float:
         return min(guessing.on_average(min(p + 2 * missed, 1.0), bound) + missed, 1.0) - p
 
-    if chances is None:
-        steps = 1000  # the posterior grows with the prior: between two of them, the next less this
-        values = [gained(n / steps) + n / steps for n in range(steps + 1)]
-        return min(max(values[n + 1] - n / steps for n in range(steps)), 1.0)
+    if chances is None or isinstance(chances, float):
+        top = 1.0 if chances is None else chances
+        spots = [
+            top * n / 1000 for n in range(1001)
+        ]  # the posterior grows with the prior: the next less this
+        values = [gained(p) + p for p in spots]
+        return min(max(value - p for p, value in zip(spots, values[1:], strict=False)), 1.0)
     low, high = 0.0, 1.0
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3
@@ -443,12 +463,13 @@ def _on(value: float, low: float, high: float, step: float) -> float:
     return low + round((min(max(value, low), high) - low) / step) * step
 
 
-def _right(part: Part, truth: Value, guess: Value) -> bool:
+def _near(part: Part, one: Value, other: Value) -> bool:
+    """Whether some guess is right for both."""
     if part.above is not None:
-        return (_ordinal(truth) >= part.above) == (_ordinal(guess) >= part.above)
+        return (_ordinal(one) >= part.above) == (_ordinal(other) >= part.above)
     if part.within is not None:
-        return abs(_ordinal(truth) - _ordinal(guess)) <= float(part.within)
-    return truth == guess
+        return abs(_ordinal(one) - _ordinal(other)) <= 2 * float(part.within)
+    return one == other
 
 
 def _empty(table: str) -> InvalidParameter:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sfumato.budget.filters import UNIT
 from sfumato.curator import show
-from sfumato.curator.promises import ALL, most, points
+from sfumato.curator.promises import ALL, LARGE, most, points
 from sfumato.utility import guessing
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Suggestion:
     def epsilon(self) -> float:
         """By the tight bound, for every true value."""
         promise = self.judge.promise
-        corners = self.judge.limit().corners
+        corners = self.judge.limit.corners
         if not corners:
             return 0.0
         units = corners[0][0] if promise.metric == "record" else corners[0][1]
@@ -78,8 +78,9 @@ class Suggestion:
         found = {}
         for name in BOUNDS:
             found[name] = guessing.largest(
-                lambda size, name=name: getattr(at(size), name) - at(size).before <= eta,  # type: ignore[misc]
+                lambda size, name=name: _gain(at(size), name) <= eta,  # type: ignore[misc]
                 column.unit / column.step,
+                1e-6 if column.size < LARGE else 1e-3,
             )
         return found
 
@@ -292,6 +293,8 @@ class Suggestion:
         chances = self.judge.chances
         if not chances:
             return guessing.worst_chance(size)[0]
+        if isinstance(chances, float):
+            return min(chances, guessing.worst_chance(size)[0])
         return max(chances, key=lambda p: guessing.simplified(p, size) - p)
 
     def _heat(self) -> str:
@@ -369,6 +372,11 @@ class _Frame:
             ]
         frame = f'<path d="M{EDGE},{EDGE}V{base}H{WIDTH - EDGE}" fill="none" stroke="#888"/>'
         return "".join([*parts, frame, *words])
+
+
+def _gain(bounds: guessing.Bounds, name: str) -> float:
+    found: float = getattr(bounds, name) - bounds.before
+    return found
 
 
 def _lines(part: Part) -> list[str]:

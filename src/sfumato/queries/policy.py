@@ -100,6 +100,15 @@ def load(path: Path | str) -> Policy:
     return parse(text, file)
 
 
+def problem(policy: Policy, where: tuple[str, ...], told: str) -> PolicyError:
+    """A complaint about a declaration that only shows once the public tables are read."""
+    try:
+        line = line_of(Path(policy.file).read_text(encoding="utf-8-sig"), where)
+    except (OSError, UnicodeDecodeError):
+        line = None
+    return PolicyError(policy.file, line, ".".join(where), "it cannot be promised", f"{told}.")
+
+
 def parse(text: str, file: Path) -> Policy:
     """The policy that `text` declares; relative paths in it start at the folder of `file`."""
     try:
@@ -164,6 +173,9 @@ class _Reader:
                 if promise.metric != "record" and (policy.budget.rho is not None or policy.budget.delta):
                     advice = 'with rho or a delta, only metric = "record" can be promised'
                     raise InvalidParameter("metric", promise.metric, advice)
+                if promise.group > 1 and policy.budget.delta:
+                    advice = "groups need a budget without a delta"
+                    raise InvalidParameter("group", promise.group, advice)
             except InvalidParameter as error:
                 spot = ("promise", str(n), *([error.name] if error.name in body else []))
                 advice = f"{error.advice[:1].upper()}{error.advice[1:]}."

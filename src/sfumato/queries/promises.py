@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Column, Table, Value
 
 Metric = Literal["record", "manhattan", "normalised", "max"]
+LEAST = Fraction(1, 10**6)  # of an advantage
+MOST = 10**30  # of a number in a promise
+HEAVY = 1e12  # of a weight, a mean or a deviation
 METRICS = ("record", "manhattan", "normalised", "max")
 KNOWN = {
     "secret",
@@ -119,14 +123,11 @@ def _known(body: Mapping[str, Any], names: set[str]) -> None:
 
 def _advantage(body: Mapping[str, Any]) -> Fraction:
     advice = 'write how much surer anybody may become, strictly between 0 and 1: advantage = "0.10"'
-    given = body.get("advantage")
-    try:
-        # a float counts as it is printed
-        found = Fraction(str(given)) if isinstance(given, (str, float, Fraction)) else Fraction(0)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        found = Fraction(0)
-    if not 0 < found < 1:
-        raise InvalidParameter("advantage", given, advice)
+    found = _read(body.get("advantage"))
+    if found is None or not 0 < found < 1:
+        raise InvalidParameter("advantage", body.get("advantage", "nothing"), advice)
+    if found < LEAST:
+        raise InvalidParameter("advantage", body["advantage"], f"give at least {float(LEAST):f}")
     return found
 
 
@@ -211,14 +212,18 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
         if kind == "normal" and numeric:
             first, second = body
             mean, deviation = float(_at("prior", first, column)), float(second)
-            if math.isfinite(mean) and math.isfinite(deviation) and deviation > 0:
-                return Prior("normal", ((mean, deviation),))
+            if not (abs(mean) <= HEAVY and 1 / HEAVY <= deviation <= HEAVY):
+                raise InvalidParameter("prior", given, "give a mean, and a deviation above 0, of usual sizes")
+            return Prior("normal", ((mean, deviation),))
         if kind == "cdf" and numeric and low is not None:
             return Prior("parts", _steps(body, column))
         if kind == "parts" and numeric and low is not None:
             parts = tuple((_place(a, column), _place(b, column), float(w)) for a, b, w in body)
-            if all(math.isfinite(w) and w >= 0 for *_, w in parts) and sum(w for *_, w in parts) > 0:
-                return Prior("parts", parts)
+            if not all(0 <= w <= HEAVY for *_, w in parts) or not any(w >= 1 / HEAVY for *_, w in parts):
+                raise InvalidParameter("prior", given, f"weights are 0 to {HEAVY:g}, and some are above 0")
+            if any(a > b or not _holds(a, b, column) for a, b, _ in parts):
+                raise InvalidParameter("prior", given, "a part is (from, to, weight), and holds some value")
+            return Prior("parts", parts)
         if kind == "weights" and not numeric and isinstance(body, dict):
             return Prior("weights", weights=_weights(body, column))
     except InvalidParameter:
@@ -252,8 +257,8 @@ def _weights(body: dict[str, Any], column: Column) -> tuple[tuple[Value, float],
         if named and name not in named:
             raise InvalidParameter("prior", name, f"it is not among the keys: {', '.join(list(named)[:12])}")
     weights = tuple((named.get(name, name), float(weight)) for name, weight in body.items())
-    if not all(math.isfinite(w) and w >= 0 for _, w in weights) or not sum(w for _, w in weights) > 0:
-        raise InvalidParameter("prior", body, "weights are at least 0, and one of them above 0")
+    if not all(0 <= w <= HEAVY for _, w in weights) or not any(w >= 1 / HEAVY for _, w in weights):
+        raise InvalidParameter("prior", body, f"weights are 0 to {HEAVY:g}, and one of them above 0")
     return weights
 
 
@@ -268,8 +273,8 @@ def _counted(given: str, column: Column, tables: tuple[Table, ...]) -> Prior:
 
 
 def _joint(body: Mapping[str, Any], parts: tuple[Part, ...], tables: tuple[Table, ...]) -> str:
-    name = body.get("joint", "")
-    if not name:
+    name = body.get("joint")
+    if name is None:
         return ""
     table = next((t for t in tables if t.name == name), None)
     fits = table is not None and table.public and len(parts) > 1
@@ -298,6 +303,9 @@ def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
         advice = "a metric of the column needs a belief about it: nothing hides its far ends from each other"
         raise InvalidParameter("prior", "unknown", advice)
     table = next(t for t in tables if t.name == part.table)
+    if table.through is not None:
+        advice = 'its rows may belong to several people at once, through a key: use metric = "record"'
+        raise InvalidParameter("metric", promise.metric, advice)
     if table.unit is not None and table.rows_per_person != 1:
         advice = (
             f"in {table.name} a person has several rows, and a value of one row is not the person's: use "
@@ -314,6 +322,15 @@ def _bounds(column: Column) -> tuple[Fraction | None, Fraction | None]:
 
 def _step(column: Column) -> float:
     return 1.0 if column.kind in ("integer", "date") else float(Fraction(2) ** -column.exponent)
+
+
+def _holds(low: float, high: float, column: Column) -> bool:
+    """Whether a value of the column lies between two others."""
+    start, _ = _bounds(column)
+    step = _step(column)
+    return start is not None and math.floor((high - float(start)) / step + 1e-9) * step >= (
+        math.ceil((low - float(start)) / step - 1e-9) * step
+    )
 
 
 def _place(given: Any, column: Column) -> float:
@@ -338,9 +355,18 @@ def _at(key: str, given: Any, column: Column) -> Fraction:
 
 
 def _number(key: str, given: Any) -> Fraction:
-    try:
-        if not isinstance(given, bool) and isinstance(given, (int, float, str, Fraction)):
-            return Fraction(given)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        pass
-    raise InvalidParameter(key, given, "give a number")
+    found = _read(given)
+    if found is None or abs(found) > MOST:
+        raise InvalidParameter(key, given, "give a number")
+    return found
+
+
+def _read(given: Any) -> Fraction | None:
+    """A number, or a text that is one; a float counts as it is printed."""
+    if isinstance(given, (int, Fraction)) and not isinstance(given, bool):
+        found = Fraction(given)
+        return found if abs(found) < MOST else None
+    text = repr(given) if isinstance(given, float) else given
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?(e-?\d{1,2})?", text):
+        return None
+    return Fraction(text)

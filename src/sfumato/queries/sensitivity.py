@@ -137,6 +137,8 @@ def _slope(measure: Measure, plan: Plan, watched: Watched) -> Distance | None:
     relation = plan.relation.relation if isinstance(plan.relation, Where) else plan.relation
     if not isinstance(relation, Scan) or mentions((plan.relation, plan.keys), origin):
         return None
+    if relation.owner is not None and relation.owner.table:
+        return None  # a row that refers to several people is there once for each of them
     if not mentions(measure, origin):
         return Distance(l1=Fraction(0))
     match measure:

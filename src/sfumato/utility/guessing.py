@@ -193,6 +193,10 @@ class Column:
         """
         if not (all(map(math.isfinite, (mean, deviation, step))) and 0 < deviation < 1e300 and step > 0):
             raise InvalidParameter("prior", f"normal {mean}, {deviation}", "give a mean, and a deviation > 0")
+        if abs(mean) + 8 * deviation > 2.0**50 * step:
+            raise InvalidParameter(
+                "prior", f"normal {mean}, {deviation}", "steps are lost in so large numbers"
+            )
         first = (mean if high is None else min(mean, high)) - 8 * deviation if low is None else low
         last = max(mean, first) + 8 * deviation if high is None else high
         count = _places(first, last, step)
@@ -367,16 +371,43 @@ def worst_value(
     >>> value, round(gained, 4)
     (5.0, 0.7803)
     """
-    search = _Search(column, column.within(precision), column.rate(epsilon), positive("record", record))
+    reach = column.within(precision)
+    search = _Search(column, reach, reach, column.rate(epsilon), positive("record", record))
     place, gained = search.worst()
     return column.low + place * column.step, min(max(gained + ROOM, 0.0), 1.0)
+
+
+def worst_guess(column: Column, precision: float, epsilon: float, *, record: float = 0.0) -> float:
+    """The most that can be gained about any guess, which need not be a value of the column; rounded up.
+
+    A guess is right for the values within `precision` of it: as many next to each other as fit, or one less,
+    or fewer at the ends of the column.
+
+    >>> ages = Column.uniform(0, 10)
+    >>> round(worst_value(ages, 0.5, 0.3)[1], 4), round(worst_guess(ages, 0.5, 0.3), 4)
+    (0.1782, 0.2866)
+    """
+    rate, beside = column.rate(epsilon), positive("record", record)
+    searches = [_Search(*each, rate, beside) for each in windows(column, precision)]
+    return min(max(search.worst()[1] for search in searches) + ROOM, 1.0)
+
+
+def windows(column: Column, precision: float) -> list[tuple[Column, int, int]]:
+    """The column with room on both sides, and how many steps to the left and to the right of a place there
+    are values for which one guess is right."""
+    column.within(precision)  # refused if it is everything
+    steps = math.floor(2 * precision / column.step + 1e-9)
+    pad = np.zeros(steps + 1)
+    low = column.low - len(pad) * column.step
+    wide = Column(np.concatenate([pad, column.chances, pad]), low, column.step, column.unit, column.beyond)
+    return [(wide, many // 2, many - many // 2) for many in {steps, max(steps - 1, 0)}]
 
 
 class _Search:
     """Of all victims' values x and all tops c of tents in the goal of x, the pair that gains most."""
 
-    def __init__(self, column: Column, reach: int, rate: float, record: float) -> None:
-        self.reach, self.rate, self.count = reach, rate, column.size
+    def __init__(self, column: Column, before: int, after: int, rate: float, record: float) -> None:
+        self.before, self.after, self.rate, self.count = before, after, rate, column.size
         self.factor = math.exp(-record)
         chances = column.chances
         left, right = _sides(chances, rate)
@@ -396,21 +427,21 @@ class _Search:
         """
         ends = self.count - 1
         x_last, c_last = np.minimum(x + width - 1, ends), np.minimum(c + width - 1, ends)
-        first, last = np.maximum(x - self.reach, 0), np.minimum(x_last + self.reach, ends)
+        first, last = np.maximum(x - self.before, 0), np.minimum(x_last + self.after, ends)
         low, high = np.maximum(c, first), np.minimum(c_last, last)  # only tops in a goal count
         middle = (low + high) / 2
         before = self.left[first] * np.exp(-self.rate * (middle - first + 1))
         after = self.right[last + 1] * np.exp(-self.rate * (last + 1 - middle))
         outside = before + after - np.abs(after - before) * self.rate * (high - low) / 2
         total = self._peaks(width)[c // width]
-        inner = np.maximum(x_last - self.reach, 0), np.minimum(x + self.reach, ends)
+        inner = np.maximum(x_last - self.before, 0), np.minimum(x + self.after, ends)
         mass = np.where(inner[1] >= inner[0], self.sums[inner[1] + 1] - self.sums[np.minimum(*inner)], 0.0)
         most = self._after(np.maximum(outside, 0.0) + self.far, total) - mass
         return most, self._exactly((x + x_last) // 2, (c + c_last) // 2)
 
     def _exactly(self, x: Places, c: Places) -> Floats:
         """What is gained about x by the tent with its top at c; nothing if that is not in the goal."""
-        first, last = np.maximum(x - self.reach, 0), np.minimum(x + self.reach, self.count - 1)
+        first, last = np.maximum(x - self.before, 0), np.minimum(x + self.after, self.count - 1)
         top = np.clip(c, first, last)
         outside = self.left[first] * np.exp(-self.rate * (top - first + 1)) + self.far
         outside = outside + self.right[last + 1] * np.exp(-self.rate * (last + 1 - top))
@@ -435,13 +466,13 @@ class _Search:
 
         With a floor, it is only told whether more is gained: the search ends when it is decided.
         """
-        if self.reach <= FEW:
+        if self.before + self.after <= 2 * FEW:
             return self._plainly()
         width = 1
-        while (self.count / width) * (2 * self.reach / width + 3) > FIRST:
+        while (self.count / width) * ((self.before + self.after) / width + 3) > FIRST:
             width *= 2
         x = np.arange(0, self.count, width)
-        shifts = np.arange(-self.reach // width - 1, self.reach // width + 2) * width
+        shifts = np.arange(-self.before // width - 1, self.after // width + 2) * width
         xs, cs = self._possible(np.repeat(x, len(shifts)), np.add.outer(x, shifts).reshape(-1), width)
         best, place = 0.0, 0
         while len(xs):
@@ -465,34 +496,34 @@ class _Search:
 
     def _plainly(self) -> tuple[int, float]:
         """The same for a goal of few steps: all pairs, away from the ends by slices."""
-        k, n = self.reach, self.count
-        ends = sorted({*range(min(k, n)), *range(max(n - k, 0), n)})
-        xs = np.repeat(np.array(ends, dtype=np.int64), 2 * k + 1)
-        cs = xs + np.tile(np.arange(-k, k + 1), len(ends))
+        a, b, n = self.before, self.after, self.count
+        ends = sorted({*range(min(a, n)), *range(max(n - b, 0), n)})
+        xs = np.repeat(np.array(ends, dtype=np.int64), a + b + 1)
+        cs = xs + np.tile(np.arange(-a, b + 1), len(ends))
         best, place = 0.0, 0
         kept = (cs >= 0) & (cs < n)
         if kept.any():
             exactly = self._exactly(xs[kept], cs[kept])
             at = int(np.argmax(exactly))
             best, place = max(float(exactly[at]), 0.0), int(xs[kept][at])
-        if n > 2 * k:
-            mass = self.sums[2 * k + 1 :] - self.sums[: n - 2 * k]
-            most = np.zeros(n - 2 * k)
-            for shift in range(-k, k + 1):
-                total = self.total[k + shift : n - k + shift]
-                outside = self.left[: n - 2 * k] * math.exp(-self.rate * (k + shift + 1)) + self.far
-                outside += self.right[2 * k + 1 :] * math.exp(-self.rate * (k + 1 - shift))
+        if n > a + b:
+            mass = self.sums[a + b + 1 :] - self.sums[: n - a - b]
+            most = np.zeros(n - a - b)
+            for shift in range(-a, b + 1):
+                total = self.total[a + shift : n - b + shift]
+                outside = self.left[: n - a - b] * math.exp(-self.rate * (a + shift + 1)) + self.far
+                outside += self.right[a + b + 1 :] * math.exp(-self.rate * (b + 1 - shift))
                 np.maximum(most, self._after(outside, total), out=most)
             most -= mass
             if float(most.max()) > best:
-                best, place = float(most.max()), k + int(np.argmax(most))
+                best, place = float(most.max()), a + int(np.argmax(most))
         return place, best + CLOSE
 
     def _possible(self, x: Places, c: Places, width: int) -> tuple[Places, Places]:
         """Those blocks in which some top lies in the goal of some victim."""
         last = np.minimum(c + width - 1, self.count - 1)
         good = (x < self.count) & (c >= 0) & (c < self.count)
-        good &= (last >= x - self.reach) & (c <= x + width - 1 + self.reach)
+        good &= (last >= x - self.before) & (c <= x + width - 1 + self.after)
         return x[good], c[good]
 
 
@@ -520,7 +551,8 @@ def epsilon_for(
     def keeps(epsilon: float) -> bool:
         if value is not None:
             return about(column, value, precision, epsilon, record=record).advantage <= eta
-        search = _Search(column, column.within(precision), column.rate(epsilon), positive("record", record))
+        reach = column.within(precision)
+        search = _Search(column, reach, reach, column.rate(epsilon), positive("record", record))
         return search.worst(max(eta - CLOSE - ROOM, 0.0))[1] + ROOM <= eta
 
     return largest(keeps, column.unit / column.step)
@@ -553,18 +585,19 @@ def reach_for(chances: Iterable[float], advantage: float) -> float:
     return min((simplified_reach(p, eta) for p in near), default=math.inf)
 
 
-def largest(keeps: Callable[[float], bool], scale: float = 1.0) -> float:
+def largest(keeps: Callable[[float], bool], scale: float = 1.0, within: float = 1e-6) -> float:
     """The largest epsilon that keeps something, by halving; rounded down.
 
     What keeps it must not come back above one that does not. It is looked for up to 1,024 times `scale`, at
     which factors of e^-epsilon are nothing to a float: infinity if even that keeps it, 0 if nothing does.
+    It is found to a part of `within`.
     """
     low, high = 0.0, 1.0
     while keeps(high * scale):
         if high >= TOP:
             return math.inf
         low, high = high, 2 * high
-    while high > 1e-12 and high - low > 1e-6 * high:
+    while high > 1e-12 and high - low > within * high:
         middle = (low + high) / 2
         low, high = (middle, high) if keeps(middle * scale) else (low, middle)
     return low * scale
