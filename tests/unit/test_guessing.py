@@ -43,6 +43,7 @@ from sfumato.utility.guessing import (
     simplified_low,
     simplified_reach,
     worst_chance,
+    worst_guess,
     worst_reach,
     worst_value,
 )
@@ -294,6 +295,34 @@ def test_the_search_finds_what_looking_at_everything_finds(data: some.DataObject
         assert about(column, value, reach, epsilon, record=record).advantage == pytest.approx(
             plainly, abs=1e-6
         )
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=some.data())
+def test_the_worst_guess_is_the_worst_of_all_that_can_be_right_together(data: some.DataObject) -> None:
+    size = data.draw(some.integers(2, 14))
+    weights = data.draw(some.lists(some.integers(0, 9), min_size=size, max_size=size).filter(any))
+    column = Column(np.array(weights) / sum(weights))
+    precision = data.draw(some.sampled_from([0.0, 0.4, 0.5, 1.0, 1.7, 2.5]).filter(lambda r: r < size - 1))
+    epsilon = data.draw(some.sampled_from([0, 0.05, 1]))
+    record = data.draw(some.sampled_from([0, 0.5]))
+    first = data.draw(some.sampled_from([10**5, 4]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guessing, "FIRST", first)
+        patch.setattr(guessing, "FEW", 12 if first > 4 else -1)
+        found = worst_guess(column, precision, epsilon, record=record)
+    worst = 0.0
+    for guess in np.arange(-3, size + 3, 0.125).tolist():
+        right = [x for x in range(size) if abs(x - guess) <= precision]
+        before = sum(float(column.chances[x]) for x in right)
+        for top in right:
+            likely = column.chances * np.exp(-epsilon * np.abs(np.arange(size) - top))
+            inside = sum(float(likely[x]) for x in right)
+            outside = float(likely.sum()) - inside
+            if inside > 0:
+                worst = max(worst, inside / (inside + math.exp(-record) * max(outside, 0.0)) - before)
+    assert worst <= found + 1e-9
+    assert found == pytest.approx(worst, abs=1e-6)
 
 
 # Two prices, and other spaces -----------------------------------------------------------------------------
