@@ -17,8 +17,13 @@ import math
 import sys
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.utility import Bar, told
 
 from sfumato.mechanisms import Finite, Table
 from sfumato.utility.gain import weighted
@@ -35,7 +40,6 @@ from sfumato.utility.goals import (
 )
 from sfumato.utility.guessing import Column, about, above, epsilon_for, worst_value
 
-Bar = tuple[str, float, str, float]
 EPSILONS = (0.05, 0.3, 1.0, 3.0)
 
 
@@ -133,15 +137,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="small and quick; no times")
     smoke = parser.parse_args().smoke
     bars = bounds(6 if smoke else 12, (1,) if smoke else (0, 1, 3)) + large(10_000 if smoke else 1_000_000)
-    short = 0
-    for name, measured, op, target in bars:
-        if smoke and "seconds" in name:
-            print(f"{name} {measured:.4g} (a bar only at full size)")
-            continue
-        ok = measured <= target
-        short += not ok
-        print(f"BAR {name} {measured:.4g} {op} {target:g} {'ok' if ok else 'short'}")
-    return 1 if short else 0
+    return told(bars, smoke=smoke)
 
 
 if __name__ == "__main__":

@@ -176,6 +176,11 @@ def main() -> int:
     bars = gaps((5,) if smoke else (5, 10, 20))
     bars += program(12 if smoke else 101) + answers(1_000 if smoke else 100_001) + kept(20 if smoke else 400)
     bars += [] if smoke else beside_qif(20)
+    return told(bars, smoke=smoke)
+
+
+def told(bars: list[Bar], *, smoke: bool) -> int:
+    """Print the bars; 1 if any is short. Seconds are bars only at full size."""
     short = 0
     for name, measured, op, target in bars:
         if smoke and "seconds" in name:

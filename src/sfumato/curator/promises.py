@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     Read = Callable[[str, tuple[tuple[str, Kind], ...]], Sequence[tuple[tuple[Value, ...], int]]]
 
+FORM = 1  # of what is worked out below: corners of another form are worked out anew
 STAIRS = 16  # corners between the two axes
 LARGE = 20_000  # values of a column, beyond which fewer do
 COMBINED = 10**6  # chances of several parts together, up to which all are looked at
@@ -246,7 +247,8 @@ class Judge:
     def made(self) -> str:
         """Names everything that the corners depend on."""
         columns = [self._declared(part) for part in self.promise.parts]
-        told = repr((self.promise, columns, self.policy.budget.currency, self.policy.budget.delta, STAIRS))
+        budget = self.policy.budget
+        told = repr((FORM, self.promise, columns, budget.currency, budget.delta))
         public = ""
         if self.promise.joint or any(part.prior.source for part in self.promise.parts):
             public = repr(self.chances)  # what a public table says may change
