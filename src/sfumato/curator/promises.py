@@ -131,13 +131,14 @@ class Judge:
     def _goals(self, part: Part) -> Floats:
         """The prior probability of the goal of every value."""
         if part.within is None and part.above is None:
-            return np.array([weight for _, weight in self._categories(part)])
+            # a guess need not be a key: beside other parts it may be right by them alone
+            other = [0.0] if len(self.promise.parts) > 1 else []
+            return np.array([*other, *(weight for _, weight in self._categories(part))])
         column = self._numbers(part)
-        sums = np.concatenate([[0.0], np.cumsum(column.chances)])
         if part.above is not None:
             at = min(max(math.ceil((float(part.above) - column.low) / column.step - 1e-9), 0), column.size)
-            upper = float(sums[-1] - sums[at])
-            return np.array([min(max(upper, 0.0), 1.0), min(max(1 - upper, 0.0), 1.0)])
+            sides = column.chances[at:], column.chances[:at]
+            return np.array([min(float(side.sum()), 1.0) for side in sides])
         assert part.within is not None
         masses = []
         for wide, before, after in guessing.windows(column, float(part.within)):
@@ -184,12 +185,23 @@ class Judge:
         total = sum(count for _, count in rows)
         near = [0.0] * (len(parts) if self.promise.either else 1)
         for truth, _ in rows:
-            right = [list(map(_near, parts, truth, row)) for row, _ in rows]
+            right = [list(map(self._near, parts, truth, row)) for row, _ in rows]
             sides = list(zip(*right, strict=True)) if self.promise.either else [list(map(all, right))]
             for n, side in enumerate(sides):
                 mass = sum(count for is_in, (_, count) in zip(side, rows, strict=True) if is_in)
                 near[n] = max(near[n], mass / total)
         return min(sum(near), 1.0)
+
+    def _near(self, part: Part, one: Value, other: Value) -> bool:
+        """Whether some guess is right for both."""
+        if part.above is None and part.within is None:
+            return one == other
+        low, high = _ends(self._declared(part))
+        least, most_ = (-math.inf if low is None else low), (math.inf if high is None else high)
+        a, b = (min(max(_ordinal(each), least), most_) for each in (one, other))
+        if part.above is not None:
+            return (a >= part.above) == (b >= part.above)
+        return abs(a - b) <= 2 * float(part.within or 0)
 
     def check(self) -> None:
         """Refuse now what cannot be believed, and not after a charge."""
@@ -252,6 +264,8 @@ class Judge:
         public = ""
         if self.promise.joint or any(part.prior.source for part in self.promise.parts):
             public = repr(self.chances)  # what a public table says may change
+            if self.column is not None:
+                public += f"{self.column.low} {self.column.step} {self.column.chances.tobytes().hex()}"
         return hashlib.sha256(f"{told}\n{public}".encode()).hexdigest()
 
     @cached_property
@@ -271,10 +285,12 @@ class Judge:
             return []
         many = self.column is not None and self.column.size > LARGE
         whole = guessing.largest(lambda size: keeps(size, 0.0))
+        if not math.isfinite(whole):
+            return [(ALL, ALL, slack)]  # what is likely enough already: nothing breaks it
         if self.promise.metric == "record":
             return [(_units(whole), ALL, slack)]
-        stairs, close = (STAIRS // 4, 1e-3) if many else (STAIRS, 1e-6)  # a search takes seconds there
-        levels = [whole * n / stairs for n in range(stairs + 1)] if math.isfinite(whole) else [0.0]
+        stairs, close = (STAIRS // 8, 1e-3) if many else (STAIRS, 1e-6)  # a search takes seconds there
+        levels = [whole * n / stairs for n in range(stairs + 1)]
         assert self.column is not None
         scale = self.column.unit / self.column.step
         found = []
@@ -445,7 +461,8 @@ def _day(ordinal: Fraction) -> datetime.date:
 
 def _few(values: Floats) -> list[float]:
     """Sorted, and each once."""
-    found: list[float] = np.unique(np.round(values, 15)).tolist()
+    floored = np.where(values > 0, np.maximum(values, guessing.LOST), 0.0)  # what is little is not nothing
+    found: list[float] = np.unique(np.round(floored, 15)).tolist()
     return found
 
 
@@ -462,16 +479,7 @@ def _ordinal(value: Value) -> float:
 
 def _on(value: float, low: float, high: float, step: float) -> float:
     """A value on the grid, within the bounds."""
-    return low + round((min(max(value, low), high) - low) / step) * step
-
-
-def _near(part: Part, one: Value, other: Value) -> bool:
-    """Whether some guess is right for both."""
-    if part.above is not None:
-        return (_ordinal(one) >= part.above) == (_ordinal(other) >= part.above)
-    if part.within is not None:
-        return abs(_ordinal(one) - _ordinal(other)) <= 2 * float(part.within)
-    return one == other
+    return low + math.floor((min(max(value, low), high) - low) / step + 1e-9) * step
 
 
 def _empty(table: str) -> InvalidParameter:

@@ -398,7 +398,9 @@ def _lines(part: Part) -> list[str]:
         told = ", ".join(f"[{value(a)}, {value(b)}, {weight!r}]" for a, b, weight in prior.numbers)
         found.append(f"prior = {{ parts = [{told}] }}")
     elif prior.kind == "weights":
-        told = ", ".join(f"{json.dumps(_key(key))} = {weight!r}" for key, weight in prior.weights)
+        told = ", ".join(
+            f"{json.dumps(_key(key), ensure_ascii=False)} = {weight!r}" for key, weight in prior.weights
+        )
         found.append(f"prior = {{ weights = {{ {told} }} }}")
     else:
         found.append(f'prior = "{prior.kind}"')

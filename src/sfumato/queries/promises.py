@@ -98,6 +98,8 @@ def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...]) -> Promise:
     else:
         bodies = given
     parts = tuple(_part(each, tables) for each in bodies)
+    if len({part.name for part in parts}) < len(parts):
+        raise InvalidParameter("parts", parts[0].name, "each part is another column")
     goal = body.get("goal", "all")
     if goal not in ("all", "any") or ("goal" in body and len(parts) == 1):
         raise InvalidParameter("goal", goal, 'beside several parts write "all" or "any"')
@@ -160,7 +162,7 @@ def _part(body: Any, tables: tuple[Table, ...]) -> Part:
     if within is not None and low is not None and high is not None and within >= high - low:
         advice = f"every guess would be right: the whole range is {float(high - low):g}; give less"
         raise InvalidParameter("within", body["within"], advice)
-    if limit is not None and low is not None and high is not None and not low < limit <= high:
+    if limit is not None and low is not None and high is not None and not _first(low, limit, high, column):
         advice = f"everybody is on one side of it: give one above {float(low):g}, up to {float(high):g}"
         raise InvalidParameter("above", body.get("above", body.get("below")), advice)
     return Part(
@@ -244,7 +246,7 @@ def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
         if not (before <= share <= 1 and end >= start):
             raise InvalidParameter("prior", [value, share], "values and shares of a cdf must not fall")
         parts.append((start, end, float(share) - before))
-        start, before = end + step, float(share)
+        start, before = math.floor(end / step + 1e-9) * step + step, float(share)
     if abs(before - 1) > 1e-9:
         raise InvalidParameter("prior", before, "the last share of a cdf is 1: probabilities add up to 1")
     return tuple(parts)
@@ -324,6 +326,12 @@ def _step(column: Column) -> float:
     return 1.0 if column.kind in ("integer", "date") else float(Fraction(2) ** -column.exponent)
 
 
+def _first(low: Fraction, limit: Fraction, high: Fraction, column: Column) -> bool:
+    """Whether values of the column lie on both sides of a limit."""
+    step = Fraction(_step(column))
+    return math.floor(low / step) * step < limit and math.ceil(limit / step) <= math.floor(high / step)
+
+
 def _holds(low: float, high: float, column: Column) -> bool:
     """Whether a value of the column lies between two others."""
     start, _ = _bounds(column)
@@ -367,6 +375,6 @@ def _read(given: Any) -> Fraction | None:
         found = Fraction(given)
         return found if abs(found) < MOST else None
     text = repr(given) if isinstance(given, float) else given
-    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?(e-?\d{1,2})?", text):
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?(e[+-]?\d{1,2})?", text):
         return None
     return Fraction(text)

@@ -197,7 +197,11 @@ class Column:
             raise InvalidParameter(
                 "prior", f"normal {mean}, {deviation}", "steps are lost in so large numbers"
             )
-        first = (mean if high is None else min(mean, high)) - 8 * deviation if low is None else low
+        if low is None:  # on the grid of all multiples of a step
+            start = (mean if high is None else min(mean, high)) - 8 * deviation
+            first = math.floor(start / step) * step
+        else:
+            first = low
         last = max(mean, first) + 8 * deviation if high is None else high
         count = _places(first, last, step)
         values = first + step * np.arange(count)
