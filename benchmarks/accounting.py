@@ -319,6 +319,7 @@ def wish(number: int) -> dict[str, object]:
     return {
         "act": "charge",
         "key": str(number),
+        "lost": {"value": [10**6, 0, 0]},
         "spend": record.write(spend(number)),
         "name": "race",
         **facts,
