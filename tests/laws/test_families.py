@@ -206,6 +206,7 @@ def test_the_sums_of_the_gaussian_contain_the_sums_term_by_term(variance: Fracti
     st.fractions(F(1, 10), 60, max_denominator=10), st.integers(1, 6), st.fractions(0, 3, max_denominator=9)
 )
 @settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_delta_in_one_dimension_is_that_of_the_discrete_law(
     parameter: Fraction, shift: int, epsilon: Fraction
 ) -> None:
@@ -273,6 +274,7 @@ def test_what_a_bound_proves_at_an_epsilon() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.slow
 def test_the_radius_of_a_cube_is_drawn_with_its_law(k: int) -> None:
     scale = F(1, 2)
     masses, undecided = walk(CubeLaw(scale, (0,) * k).attempt_radius, F(1, 2**16))

@@ -276,6 +276,7 @@ def each_row_for_itself(plan: Plan) -> Plan:
     return replace(plan, relation=scan, measures=(replace(count, rows=None),))
 
 
+@pytest.mark.slow
 def test_a_plan_that_forgets_who_a_row_belongs_to_is_caught(find: Callable[[str], Neighbourhood]) -> None:
     neighbourhood = find("person")
     plan = parse("SELECT COUNT(*) FROM visits", neighbourhood.policy)

@@ -100,6 +100,7 @@ def answered(homes: Neighbourhood, plan: Plan, schema: str, prefix: str) -> obje
 
 
 @pytest.mark.parametrize("sql", STORED)
+@pytest.mark.slow
 def test_what_a_copy_says_about_people_fills_the_cap_and_no_more(
     sql: str, find: Callable[[str], Neighbourhood]
 ) -> None:

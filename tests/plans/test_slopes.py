@@ -99,6 +99,7 @@ def within(move: list[int], claim: Distance, part: Fraction) -> bool:
 
 
 @pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.slow
 def test_one_changed_value_moves_answers_in_proportion(tmp_path: Path, unit: str) -> None:
     dice = random.Random(17)
     attained: set[str] = set()

@@ -287,6 +287,7 @@ def test_explain_derives_distances_line_by_line(tmp_path: Path) -> None:
 # The source ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_threads_or_row_order(tmp_path: Path) -> None:
     """A million rows in two orders, through every thread: the same integers."""
     answers = []
@@ -673,6 +674,7 @@ def test_what_a_batch_asks_twice_is_run_once_and_drawn_twice(
     assert len({releases[i].rows()[0]["count"] for i in (0, 2, 3)}) > 1  # all equal once in 10^9 times
 
 
+@pytest.mark.slow
 def test_with_a_delta_a_batch_costs_less_than_its_sum(tmp_path: Path) -> None:
     db = sf.open(counting(tmp_path, 'epsilon = "1"\ndelta = "1e-6"'))
     questions = counts(db, 60)

@@ -82,6 +82,7 @@ def test_no_outcome_of_modes_tells_neighbours_apart_by_more_than_epsilon(
 
 @settings(max_examples=60, deadline=None)
 @given(pair=neighbours(), targets=TARGETS, scale=SCALES, order=some.sampled_from([1.01, 2.0, 7.5, 60.0]))
+@pytest.mark.slow
 def test_no_renyi_divergence_passes_order_times_rho(
     pair: tuple[int, tuple[int, ...], tuple[int, ...]], targets: list[Target], scale: Fraction, order: float
 ) -> None:

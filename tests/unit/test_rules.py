@@ -398,6 +398,7 @@ def worth(size: float, count: int, delta: float) -> dict[tuple[int, int], tuple[
 
 
 @pytest.mark.parametrize("count", [1, 9, 60, 200])
+@pytest.mark.slow
 def test_stopping_is_what_an_independent_recursion_finds(count: int) -> None:
     found = filters.stopping(HALF, count=count, delta=THOUSANDTH)
     assert found == pytest.approx(worth(0.5, count, 0.001)[0, 0][1], rel=1e-7)

@@ -559,7 +559,8 @@ def epsilon_for(
         search = _Search(column, reach, reach, column.rate(epsilon), positive("record", record))
         return search.worst(max(eta - CLOSE - ROOM, 0.0))[1] + ROOM <= eta
 
-    return largest(keeps, column.unit / column.step)
+    # of a large column a search takes a third of a second
+    return largest(keeps, column.unit / column.step, 1e-6 if column.size < 10**5 else 1e-4)
 
 
 def record_for(column: Column, precision: float, advantage: float) -> float:
