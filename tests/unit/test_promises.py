@@ -17,7 +17,7 @@ from sfumato.budget import record
 from sfumato.budget.filters import losses, replaced
 from sfumato.curator.participant import Page
 from sfumato.curator.promises import Judge, most, points
-from sfumato.errors import LedgerError, PolicyError, PromiseBroken
+from sfumato.errors import InvalidParameter, LedgerError, PolicyError, PromiseBroken
 from sfumato.mechanisms import Bound, Distance, Distances, Geometric, Guarantee, Step
 from sfumato.queries import policy as policies
 from sfumato.queries.sensitivity import Watched, derive
@@ -534,6 +534,13 @@ def test_a_suggestion_says_epsilon_sentence_and_picture(folder: Path) -> None:
     assert "Whatever is released" in free.sentence
     again = opened(folder, found.section().removeprefix("[[promise]]\n"))
     assert again.suggestions[0].epsilon == found.epsilon
+
+
+def test_what_a_budget_cannot_promise_cannot_be_suggested_either(folder: Path) -> None:
+    database = opened(folder, budget='epsilon = "1"\ndelta = "1e-6"')
+    for wanted, told in (({"metric": "max"}, "only metric"), ({"group": 2}, "without a delta")):
+        with pytest.raises(InvalidParameter, match=told):
+            database.suggest_epsilon("visits.minutes", within=2, advantage="0.1", **wanted)
 
 
 def test_standing_says_which_promise_sets_the_budget(folder: Path) -> None:

@@ -10,8 +10,7 @@ import click
 import sfumato as sf
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.errors import InvalidParameter
-
-METRICS = ("record", "manhattan", "normalised", "max")
+from sfumato.queries.promises import METRICS
 
 
 @click.command("suggest", cls=Friendly)

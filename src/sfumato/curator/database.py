@@ -164,9 +164,8 @@ class Database:
         """
         given = {"within": within, "above": above, "prior": prior, "metric": metric, "group": group}
         body = {key: value for key, value in given.items() if value is not None}
-        promise = promise_of({"secret": secret, "advantage": advantage, **body}, self.policy.tables)
-        if promise.metric != "record" and (self.policy.budget.rho is not None or self.policy.budget.delta):
-            raise InvalidParameter("metric", metric, 'with rho or a delta, only "record" can be promised')
+        body = {"secret": secret, "advantage": advantage, **body}
+        promise = promise_of(body, self.policy.tables, self.policy.budget)
         judge = Judge(promise, self.policy, self._source.counted)
         judge.check()
         return Suggestion(judge)

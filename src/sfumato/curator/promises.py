@@ -27,6 +27,7 @@ from sfumato.budget.book import Limit
 from sfumato.budget.filters import FINE, UNIT, odometer
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound
+from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
 from sfumato.utility import guessing
 
@@ -104,8 +105,7 @@ class Judge:
         """What is believed about a number: on the grid of its column, with its range as the unit."""
         column = self._declared(part)
         low, high = _ends(column)
-        step = 1.0 if column.kind == "date" else float(Fraction(2) ** -column.exponent)
-        step = max(step, 1.0) if column.kind == "integer" else step
+        step = step_of(column)
         if part.prior.kind == "normal" and (low is None or high is None):
             mean, deviation = part.prior.numbers[0]
             return guessing.Column.normal(mean, deviation, step=max(step, deviation / 10**4))
@@ -467,9 +467,7 @@ def _few(values: Floats) -> list[float]:
 
 
 def _ends(column: Declared) -> tuple[float | None, float | None]:
-    if column.since is not None and column.until is not None:
-        return float(column.since.toordinal()), float(column.until.toordinal())
-    low, high = column.low, column.high
+    low, high = bounds_of(column)
     return None if low is None else float(low), None if high is None else float(high)
 
 

@@ -169,18 +169,11 @@ class _Reader:
         found = []
         for n, body in enumerate(given):
             try:
-                promise = promise_of(body, policy.tables)
-                if promise.metric != "record" and (policy.budget.rho is not None or policy.budget.delta):
-                    advice = 'with rho or a delta, only metric = "record" can be promised'
-                    raise InvalidParameter("metric", promise.metric, advice)
-                if promise.group > 1 and policy.budget.delta:
-                    advice = "groups need a budget without a delta"
-                    raise InvalidParameter("group", promise.group, advice)
+                found.append(promise_of(body, policy.tables, policy.budget))
             except InvalidParameter as error:
                 spot = ("promise", str(n), *([error.name] if error.name in body else []))
                 advice = f"{error.advice[:1].upper()}{error.advice[1:]}."
                 raise self.error(spot, f"{error.name} cannot be promised", advice) from None
-            found.append(promise)
         return tuple(found)
 
     def total(self, budget: dict[str, Any]) -> Guarantee:

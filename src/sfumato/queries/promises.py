@@ -11,20 +11,21 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sfumato.errors import InvalidParameter, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import Column, Table, Value
 
 Metric = Literal["record", "manhattan", "normalised", "max"]
 LEAST = Fraction(1, 10**6)  # of an advantage
 MOST = 10**30  # of a number in a promise
 HEAVY = 1e12  # of a weight, a mean or a deviation
-METRICS = ("record", "manhattan", "normalised", "max")
+METRICS: tuple[str, ...] = get_args(Metric)
 KNOWN = {
     "secret",
     "within",
@@ -85,7 +86,7 @@ class Promise:
     joint: str = ""
 
 
-def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...]) -> Promise:
+def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...], budget: Guarantee) -> Promise:
     """The promise that a section of a policy (or the arguments of `suggest`) declares; or what is wrong."""
     _known(body, KNOWN)
     given = body.get("parts")
@@ -111,7 +112,13 @@ def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...]) -> Promise:
         raise InvalidParameter("group", group, "say how many people depend on each other: 1 or more")
     found = Promise(parts, _advantage(body), metric, group, goal == "any", _joint(body, parts, tables))
     if metric != "record":
+        if budget.rho is not None or budget.delta:
+            raise InvalidParameter(
+                "metric", metric, 'with rho or a delta, only metric = "record" can be promised'
+            )
         _check_metric(found, tables)
+    if group > 1 and budget.delta:
+        raise InvalidParameter("group", group, "groups need a budget without a delta")
     return found
 
 
@@ -158,7 +165,7 @@ def _part(body: Any, tables: tuple[Table, ...]) -> Part:
     limit = next((_at(key, body[key], column) for key in ("above", "below") if key in body), None)
     if within is not None and within < 0:
         raise InvalidParameter("within", within, "give a number of at least 0")
-    low, high = _bounds(column)
+    low, high = bounds_of(column)
     if within is not None and low is not None and high is not None and within >= high - low:
         advice = f"every guess would be right: the whole range is {float(high - low):g}; give less"
         raise InvalidParameter("within", body["within"], advice)
@@ -192,7 +199,7 @@ def _secret(given: Any, tables: tuple[Table, ...]) -> tuple[Table, Column]:
 
 def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, ...]) -> Prior:
     numeric = bool(limits)
-    low, high = _bounds(column)
+    low, high = bounds_of(column)
     if given == "unknown":
         return Prior("unknown")
     if given == "uniform":
@@ -237,8 +244,8 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
 
 def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
     """A distribution function, given by points (value, share at most that), as parts."""
-    low, _ = _bounds(column)
-    step = _step(column)
+    low, _ = bounds_of(column)
+    step = step_of(column)
     assert low is not None
     parts, start, before = [], float(low), 0.0
     for value, share in body:
@@ -316,26 +323,31 @@ def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
         raise InvalidParameter("metric", promise.metric, advice)
 
 
-def _bounds(column: Column) -> tuple[Fraction | None, Fraction | None]:
+def bounds_of(column: Column) -> tuple[Fraction | None, Fraction | None]:
+    """The bounds of a column as numbers: a day as its ordinal."""
     if column.since is not None and column.until is not None:
         return Fraction(column.since.toordinal()), Fraction(column.until.toordinal())
     return column.low, column.high
 
 
-def _step(column: Column) -> float:
-    return 1.0 if column.kind in ("integer", "date") else float(Fraction(2) ** -column.exponent)
+def step_of(column: Column) -> float:
+    """How far two values of a column are apart at least: on its grid."""
+    if column.kind == "date":
+        return 1.0
+    step = float(Fraction(2) ** -column.exponent)
+    return max(step, 1.0) if column.kind == "integer" else step
 
 
 def _first(low: Fraction, limit: Fraction, high: Fraction, column: Column) -> bool:
     """Whether values of the column lie on both sides of a limit."""
-    step = Fraction(_step(column))
+    step = Fraction(step_of(column))
     return math.floor(low / step) * step < limit and math.ceil(limit / step) <= math.floor(high / step)
 
 
 def _holds(low: float, high: float, column: Column) -> bool:
     """Whether a value of the column lies between two others."""
-    start, _ = _bounds(column)
-    step = _step(column)
+    start, _ = bounds_of(column)
+    step = step_of(column)
     return start is not None and math.floor((high - float(start)) / step + 1e-9) * step >= (
         math.ceil((low - float(start)) / step - 1e-9) * step
     )
@@ -343,7 +355,7 @@ def _holds(low: float, high: float, column: Column) -> bool:
 
 def _place(given: Any, column: Column) -> float:
     found = float(_at("prior", given, column))
-    low, high = _bounds(column)
+    low, high = bounds_of(column)
     if low is not None and high is not None and not float(low) <= found <= float(high):
         raise InvalidParameter("prior", given, f"it is outside of the bounds of {column.name}")
     return found
