@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
     "Batch",
     "Budget",
     "BudgetExceeded",
@@ -26,6 +27,7 @@ __all__ = [
     "Explanation",
     "Guarantee",
     "InvalidParameter",
+    "KeyReused",
     "LedgerError",
     "MissingBound",
     "PolicyError",
@@ -34,9 +36,12 @@ __all__ = [
     "QueryRefused",
     "Question",
     "Release",
+    "ServerError",
     "SfumatoError",
     "SourceError",
+    "Stopped",
     "SyntaxRefused",
+    "TooMany",
     "UnknownName",
     "Unsupported",
     "open",
@@ -59,18 +64,23 @@ if TYPE_CHECKING:
     from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release
     from sfumato.errors import (
+        AccessDenied,
         BudgetExceeded,
         ConversationEnded,
         InvalidParameter,
+        KeyReused,
         LedgerError,
         MissingBound,
         PolicyError,
         PromiseBroken,
         QueryFailed,
         QueryRefused,
+        ServerError,
         SfumatoError,
         SourceError,
+        Stopped,
         SyntaxRefused,
+        TooMany,
         UnknownName,
         Unsupported,
     )

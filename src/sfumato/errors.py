@@ -13,6 +13,11 @@
     │   └── PromiseBroken     there is budget left, but a promise of the owner would be broken
     ├── LedgerError           the ledger file cannot be used
     ├── SourceError           the database cannot be opened, or does not fit the policy
+    ├── AccessDenied          a server does not know who asks, or does not let her do that
+    ├── TooMany               a server is asked too much at once: when to ask again
+    ├── Stopped               too many answers of hers came late or failed; the owner must look
+    ├── KeyReused             an idempotency key that stands for something else
+    ├── ServerError           a server, or its file of people, cannot be used
     └── QueryFailed           the engine failed after the charge: one fixed message
 
 Everything above `QueryFailed` is decided before a row is read, so its message may say whatever helps.
@@ -28,18 +33,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "AccessDenied",
     "BudgetExceeded",
     "ConversationEnded",
     "InvalidParameter",
+    "KeyReused",
     "LedgerError",
     "MissingBound",
     "PolicyError",
     "PromiseBroken",
     "QueryFailed",
     "QueryRefused",
+    "ServerError",
     "SfumatoError",
     "SourceError",
+    "Stopped",
     "SyntaxRefused",
+    "TooMany",
     "UnknownName",
     "Unsupported",
 ]
@@ -169,6 +179,39 @@ class LedgerError(SfumatoError):
 
 class SourceError(SfumatoError):
     """The database cannot be opened, or does not fit the policy."""
+
+
+class AccessDenied(SfumatoError):
+    """A server does not know who asks, or does not let her do that."""
+
+
+class TooMany(SfumatoError):
+    """A server is asked too much at once; nothing was spent."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"{what}. Nothing was spent. Ask again in {seconds:.0f} s.")
+
+
+class Stopped(SfumatoError):
+    """Too many answers of one analyst came late or failed, which tells something about the data."""
+
+    def __init__(self, name: str, times: int) -> None:
+        self.name, self.times = name, times
+        super().__init__(
+            f"{name!r} has had {times} answers that came late or failed. Each of them may tell something "
+            "about the data that no budget pays for, so new questions wait until the owner has looked. "
+            "Nothing was spent; earlier questions are still repeated. The owner can let her go on: "
+            f"sfumato user look POLICY {name}"
+        )
+
+
+class KeyReused(SfumatoError):
+    """An idempotency key stands for one question at one price, for ever."""
+
+
+class ServerError(SfumatoError):
+    """A server, or its file of people, cannot be used."""
 
 
 class QueryFailed(SfumatoError):

@@ -173,14 +173,19 @@ class Ledger:
         return _draw(stored)
 
     @_plainly
-    def kept(self, key: str, spend: Spend, *, slack: Fraction = Fraction(0)) -> Kept | None:
-        """The stored release that answers this question: one with the same spend, or with a larger one."""
+    def kept(
+        self, key: str, spend: Spend, *, slack: Fraction = Fraction(0), version: int | None = None
+    ) -> Kept | None:
+        """The stored release that answers this question: one with the same spend, or with a larger one.
+
+        It is one about the data as they are, or as they were in an earlier version.
+        """
         (amount, lost) = units(self.price_of(spend, slack))
         rows = self.store.read(
             f"SELECT {ALL}, r.body FROM entries c JOIN entries r"
             " ON r.topic = 'release/' || CAST(c.number AS TEXT) || '/0'"
             " WHERE c.found = ? AND c.amount >= ? AND c.slack >= ? ORDER BY c.amount DESC, c.number LIMIT 1",
-            (self.book.found(key, self.book.data_version()), amount, lost),
+            (self.book.found(key, version or self.book.data_version()), amount, lost),
         )
         if not rows:
             return None
@@ -304,9 +309,41 @@ class Ledger:
         fixed, sloped, slack = self.book.lost(relation)
         return Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
 
-    def note(self, kind: str, facts: dict[str, Any]) -> None:
+    def note(self, kind: str, facts: dict[str, Any], *, about: str = "") -> None:
         """Write down something that costs nothing and matters later, such as a run of `tune`."""
-        self._submit({"act": "note", "kind": kind, "found": None, "body": facts})
+        found = self._noted(kind, about) if about else None
+        self._submit({"act": "note", "kind": kind, "found": found, "body": facts})
+
+    @_plainly
+    def notes(self, kind: str, about: str) -> tuple[dict[str, Any], ...]:
+        """What this database noted about something, oldest first."""
+        rows = self.store.read(
+            "SELECT body FROM entries WHERE found = ? ORDER BY number", (self._noted(kind, about),)
+        )
+        return tuple(json.loads(body) for (body,) in rows)
+
+    def _noted(self, kind: str, about: str) -> str:
+        return f"note/{self.name}/{kind}/{about}"
+
+    @_plainly
+    def charged(self, key: str, *, version: int) -> bool:
+        """Whether this question was ever charged for, about the data of a version."""
+        found = (self.book.found(key, version),)
+        return bool(self.store.read("SELECT number FROM entries WHERE found = ? LIMIT 1", found))
+
+    def glance(self) -> int | None:
+        """How many entries there are, without waiting: None if somebody in this process is writing.
+
+        As long as it is the same, nothing was written.
+        """
+        if not STILL.acquire(blocking=False):
+            return None
+        try:
+            return int(self.store.read("SELECT COALESCE(MAX(number), 0) FROM entries")[0][0])
+        except self.store.problems:
+            return None
+        finally:
+            STILL.release()
 
     @_plainly
     def verify(self, head: str | None = None) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import sys
@@ -56,6 +54,8 @@ _LATER = {
         "sfumato.cli.participant",
         "What is promised to whoever is in the data, and what is not: a page for them.",
     ),
+    "serve": ("sfumato.cli.serve", "Open the doors: HTTP and Postgres, onto the same budget."),
+    "user": ("sfumato.cli.user", "Who may come in through the doors: add, revoke, list."),
     "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, its sentence and a picture."),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, so that every question has fitting ones."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
@@ -153,11 +153,7 @@ def sql(
     if as_json:
         print_json(release.as_dict(level))
     elif as_csv:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, release.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(release.rows(level))
-        click.echo(text.getvalue(), nl=False)
+        click.echo(release.csv(level), nl=False)
     else:
         click.echo(release.text(level))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import math
@@ -399,21 +400,24 @@ class Database:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
         self.ledger.data_changed()
 
-    def release(self, question: Question) -> Release:
+    def release(self, question: Question, *, charged: Callable[[], None] = lambda: None) -> Release:
         """Charge, run, draw, store, show: in that order (law 2).
 
         If anything fails after the charge, the charge stays: a refund would tell something about the data.
+        `charged` is called after the charge, before a row is read: what comes later takes time that depends
+        on the data.
         """
         if question.tuning is not None:
+            charged()
             question = self._tuned(question)
         plan, query = question.plan, question.query
-        key = self.key(plan)
-        if kept := self.ledger.kept(key, query.spend, slack=query.slack):
-            return self._repeated(plan, kept)  # asked before: free
+        if (repeated := self.kept(question)) is not None:
+            return repeated  # asked before: free
         self.check_version()
         receipt = self.ledger.charge(  # on disk before a row is read
-            query.spend, key, slack=query.slack, question=question.text, analyst=self.analyst
+            query.spend, self.key(plan), slack=query.slack, question=question.text, analyst=self.analyst
         )
+        charged()
         shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
         gains = self.gains(query, paid=True)
         return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst, gains)
@@ -427,6 +431,20 @@ class Database:
         if key not in runs:
             runs[key] = self._source.run(question.plan)
         return runs[key].map(lambda answer: draw(query, answer, self._coins))
+
+    def kept(self, question: Question, *, version: int | None = None) -> Release | None:
+        """The stored release that answers a question, about the data as they are or as they were; free."""
+        query = question.query
+        key = self.key(question.plan)
+        found = self.ledger.kept(key, query.spend, slack=query.slack, version=version)
+        return None if found is None else self._repeated(question.plan, found)
+
+    def on_behalf_of(self, analyst: str) -> Database:
+        """The same database, engine and ledger, asked by somebody else."""
+        check_name(analyst)
+        other = copy.copy(self)
+        other.analyst = analyst
+        return other
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
         query = Query(kept.spend, kept.receipt.price)
@@ -504,9 +522,18 @@ class Question:
             "" if paid else self.database.breaks(self.query),
         )
 
-    def release(self) -> Release:
+    @property
+    def key(self) -> str:
+        """Names the question to its database."""
+        return self.database.key(self.plan)
+
+    def kept(self, *, version: int | None = None) -> Release | None:
+        """The stored release that answers it, about the data as they are or as they were; free."""
+        return None if self.tuning is not None else self.database.kept(self, version=version)
+
+    def release(self, *, charged: Callable[[], None] = lambda: None) -> Release:
         """Spend the price and get the numbers; asking again is free."""
-        return self.database.release(self)
+        return self.database.release(self, charged=charged)
 
     def __repr__(self) -> str:
         return (
@@ -556,17 +583,25 @@ class Batch:
         delta = sum((price.delta for price in prices), Fraction(0))
         return self.price.of(sum((price.amount for price in prices), Fraction(0)), delta)
 
-    def release(self) -> Releases:
-        """Spend the price and get all the numbers; asking the same batch again is free."""
-        ledger, key = self.database.ledger, self._key()
-        kept = ledger.kept(key, self.spend, slack=self.slack)
-        if kept is not None and kept.spend == self.spend:
-            return self._shown(kept.drawn, kept.receipt)
+    def kept(self, *, version: int | None = None) -> Releases | None:
+        """The stored releases that answer the batch, about the data as they are or as they were; free."""
+        found = self.database.ledger.kept(self.key, self.spend, slack=self.slack, version=version)
+        return None if found is None or found.spend != self.spend else self._shown(found.drawn, found.receipt)
+
+    def release(self, *, charged: Callable[[], None] = lambda: None) -> Releases:
+        """Spend the price and get all the numbers; asking the same batch again is free.
+
+        `charged` is called after the charge, before a row is read.
+        """
+        ledger = self.database.ledger
+        if (repeated := self.kept()) is not None:
+            return repeated
         self.database.check_version()
         text = f"batch of {len(self.questions)}: " + "; ".join(question.text for question in self.questions)
         receipt = ledger.charge(
-            self.spend, key, slack=self.slack, question=text, analyst=self.database.analyst
+            self.spend, self.key, slack=self.slack, question=text, analyst=self.database.analyst
         )
+        charged()
         return self._shown(ledger.keep(receipt, self._drawn()), receipt)
 
     def _drawn(self) -> Secret[Draw]:
@@ -596,7 +631,9 @@ class Batch:
             start = end
         return Releases(tuple(releases))
 
-    def _key(self) -> str:
+    @property
+    def key(self) -> str:
+        """Names the batch to the database."""
         keys = "\n".join(self.database.key(question.plan) for question in self.questions)
         return hashlib.sha256(f"batch\n{keys}".encode()).hexdigest()
 
@@ -626,6 +663,13 @@ def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
     return tuple(drawn)
 
 
+def fitting(policy: Policy) -> tuple[Policy, DuckDB]:
+    """The policy with the keys of its public tables, and its source; refused if they do not fit."""
+    source = source_of(policy)
+    source.check(policy)
+    return policy.with_keys(source.keys), source
+
+
 def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     path: Path | str,
     *,
@@ -639,12 +683,9 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     Bad declarations, missing tables and an unusable ledger are all reported here, before any question.
     `accept` goes on after a ledger was lost, with all that was spent (see `sfumato.budget.Ledger`).
     """
-    policy = policies.load(path)
-    source = source_of(policy)
-    source.check(policy)
+    policy, source = fitting(policies.load(path))
     if analyst:
         check_name(analyst)
-    policy = policy.with_keys(source.keys)
     ledger = Ledger(
         policy.ledger,
         name=policy.name,

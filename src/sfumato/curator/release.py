@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import itertools
 import json
 import math
@@ -226,6 +228,16 @@ class Release:
             raise ImportError('arrow() needs pyarrow. Run: pip install "sfumato[arrow]"') from None
         return pyarrow.table(self._columnar(level))
 
+    def arrow_stream(self, level: str | float | Fraction = LEVEL) -> bytes:
+        """The rows as an Arrow stream, as it is sent."""
+        table = self.arrow(level)
+        import pyarrow
+
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return bytes(sink.getvalue())
+
     @property
     def columns(self) -> list[str]:
         """The names of the columns of `rows()`."""
@@ -267,6 +279,14 @@ class Release:
     def table(self, level: str | float | Fraction = LEVEL) -> str:
         """The numbers alone."""
         return show.table(*self._grid(level))
+
+    def csv(self, level: str | float | Fraction = LEVEL) -> str:
+        """The rows as CSV, with a header."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows(level))
+        return text.getvalue()
 
     def as_dict(self, level: str | float | Fraction = LEVEL) -> dict[str, Any]:
         """The same facts for programs: everything in it is JSON, an end at infinity is null."""

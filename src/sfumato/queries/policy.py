@@ -33,6 +33,7 @@ EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a doub
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 MOST_ROWS = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
+MOST = 10**12  # rows of a table
 RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
@@ -51,6 +52,9 @@ class Policy:
     tables: tuple[Table, ...]
     prepared: Path | None = None  # a copy that `sfumato prepare` writes
     promises: tuple[Promise, ...] = ()
+    sizes: tuple[
+        tuple[str, int], ...
+    ] = ()  # about how many rows tables have; deadlines of a server rest on it
 
     @property
     def database(self) -> Path:
@@ -155,6 +159,11 @@ class _Reader:
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
             prepared=None if copy is None else self.file.parent / copy,
+            sizes=tuple(
+                (table, self.size(("tables", table, "rows"), body["rows"]))
+                for table, body in tables.items()
+                if "rows" in body
+            ),
         )
         for table in policy.tables:
             self.check_through(policy, table)
@@ -194,7 +203,7 @@ class _Reader:
         if where[-1].lower().startswith(RESERVED):
             told = f"names that begin with {RESERVED} are those of our own steps in the engine"
             raise self.error(where, told, "Rename the table in the database.")
-        self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned"})
+        self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned", "rows"})
         public = body.get("public", False)
         if not isinstance(public, bool):
             raise self.error((*where, "public"), "public is true or false", "Write: public = true")
@@ -237,6 +246,13 @@ class _Reader:
             )
         tuning = self.tuning((*where, "tuned"), body.get("tuned"), columns)
         return Table(where[-1], person.name, rows, columns, through=through, tuning=tuning)
+
+    def size(self, where: tuple[str, ...], rows: Any) -> int:
+        """About how many rows a table has."""
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST:
+            advice = "Write about how many there are, such as rows = 1_000_000. It is public."
+            raise self.error(where, f"rows must be a whole number from 1 to {MOST}", advice)
+        return rows
 
     def tuning(self, where: tuple[str, ...], body: Any, columns: tuple[Column, ...]) -> Tuning | None:
         """What `sfumato tune` wrote."""

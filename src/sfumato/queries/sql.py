@@ -12,7 +12,7 @@ import enum
 import logging
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlglot
 from sqlglot import exp
@@ -34,19 +34,27 @@ DEEPEST = 120  # levels of nodes
 
 def parse(sql: str, policy: Policy) -> Plan:
     """The plan of one SELECT, or a refusal that says what to write instead."""
+    try:
+        return _asked(tree(sql), Text(sql, policy))
+    except RecursionError:
+        raise _too_deep(sql) from None
+
+
+def tree(sql: str, dialect: str = "duckdb") -> Node:
+    """The tree of one statement."""
     if len(sql) > LONGEST:
         raise SyntaxRefused(f"the query is longer than {LONGEST} characters", "Write a shorter one.")
     if any("\ud800" <= letter <= "\udfff" for letter in sql):
         raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
     try:
         with _silence():
-            statements = sqlglot.parse(sql, dialect="duckdb")
+            statements = sqlglot.parse(sql, dialect=dialect)
         if len(statements) != 1 or statements[0] is None:
             number = sum(statement is not None for statement in statements)
             raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
-        tree = _node(statements[0], 0)
-        if tree is not None:
-            return _asked(tree, Text(sql, policy))
+        found = _node(statements[0], 0)
+        if found is not None:
+            return found
     except ParseError as error:
         raise _syntax(sql, error) from None
     except TokenError:
@@ -57,7 +65,11 @@ def parse(sql: str, policy: Policy) -> Plan:
         ) from None
     except RecursionError:
         pass
-    raise SyntaxRefused(
+    raise _too_deep(sql)
+
+
+def _too_deep(sql: str) -> SyntaxRefused:
+    return SyntaxRefused(
         "the query is nested too deeply", "Write it with fewer parentheses and terms.", sql=sql
     )
 
@@ -76,7 +88,7 @@ def _node(tree: exp.Expr, depth: int) -> Node | None:
     if depth > DEEPEST:
         return None
     arguments: dict[str, Node | list[Node] | str | bool] = {}
-    for name, value in tree.args.items():
+    for name, value in _in_the_one_schema(tree).items():
         if isinstance(value, exp.Expr):
             copied = _node(value, depth + 1)
             if copied is None:
@@ -95,6 +107,15 @@ def _node(tree: exp.Expr, depth: int) -> Node | None:
             arguments[name] = value if isinstance(value, bool) else str(value)
     start, end = tree.meta.get("start", -1), tree.meta.get("end", -1)
     return Node(type(tree).__name__, arguments, start, end, _called(tree))
+
+
+def _in_the_one_schema(tree: exp.Expr) -> dict[str, Any]:
+    """The arguments of a node; public.visits is visits, for tools that always write a schema."""
+    given: dict[str, Any] = tree.args
+    is_name = isinstance(tree, (exp.Table, exp.Column)) and not given.get("catalog")
+    if is_name and isinstance(schema := given.get("db"), exp.Identifier) and schema.name == "public":
+        return {name: value for name, value in given.items() if name != "db"}
+    return given
 
 
 def _called(tree: exp.Expr) -> str:

@@ -1,0 +1,150 @@
+"""`sfumato serve`: the doors."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import time
+from pathlib import Path
+
+import click
+
+import sfumato as sf
+from sfumato.cli.main import Friendly
+from sfumato.server.deadlines import UNKNOWN, deadline, size_class
+from sfumato.server.desk import Settings
+from sfumato.server.people import People
+from sfumato.server.workers import Config, first_tokens, serve
+
+
+@click.command(cls=Friendly)
+@click.argument("policies", nargs=-1, required=True, type=click.Path(dir_okay=False), metavar="POLICY...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--http-port", default=8470, show_default=True, help="Of the HTTP door; 0: any free one.")
+@click.option("--postgres-port", default=5470, show_default=True, help="Of the wire door; 0: any free one.")
+@click.option("--no-http", is_flag=True, help="Leave the HTTP door shut.")
+@click.option("--no-postgres", is_flag=True, help="Leave the wire door shut.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes.")
+@click.option("--certificate", type=click.Path(dir_okay=False), metavar="FILE", help="For TLS, as PEM.")
+@click.option("--key", type=click.Path(dir_okay=False), metavar="FILE", help="Its private key, as PEM.")
+@click.option("--plain", is_flag=True, help="Without TLS on any address: something in front of it does that.")
+@click.option("--rate", default=50.0, show_default=True, help="Requests of a person in a second.")
+@click.option("--running", default=2, show_default=True, help="New questions of a person at a time.")
+@click.option(
+    "--threads", default=4, show_default=True, help="New questions of everybody at a time, a worker."
+)
+@click.option("--late", default=20, show_default=True, help="Late or failed answers that stop an analyst.")
+@click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")
+@click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
+@click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
+def command(
+    policies: tuple[str, ...],
+    host: str,
+    http_port: int,
+    postgres_port: int,
+    no_http: bool,
+    no_postgres: bool,
+    workers: int,
+    certificate: str | None,
+    key: str | None,
+    plain: bool,
+    rate: float,
+    running: int,
+    threads: int,
+    late: int,
+    pace: float,
+    no_deadlines: bool,
+    check: bool,
+) -> None:
+    """Open the doors: HTTP, and the protocol that psql, pandas and JDBC speak.
+
+    Both lead to the same curator, the same budget and the same stored releases.
+    """
+    if certificate is None and not plain and not _is_near(host):
+        told = (
+            "others can reach it, and without TLS they could read tokens and releases on the way. Give "
+            "--certificate and --key; or --plain, if something in front of it does TLS"
+        )
+        raise sf.InvalidParameter("host", host, told)
+    limits = {"rate": rate, "running": running, "threads": threads, "late": late, "pace": pace}
+    for name, value in limits.items():
+        if not value > 0:
+            raise sf.InvalidParameter(name, value, "give a number above 0")
+    config = Config(
+        policies=tuple(str(Path(policy).absolute()) for policy in policies),
+        host=host,
+        http=None if no_http else http_port,
+        postgres=None if no_postgres else postgres_port,
+        workers=workers,
+        certificate=certificate,
+        key=key,
+        settings=Settings(rate, running, threads, late, pace, deadlines=not no_deadlines),
+    )
+    databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
+    if check:
+        config.context()
+        for policy, database in zip(policies, databases, strict=True):
+            _check(policy, database, config)
+        return
+    del databases
+    tokens = first_tokens(config.policies)
+    serve(config, lambda ports: _welcome(config, ports, tokens))
+
+
+def _is_near(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> None:
+    secure = config.certificate is not None
+    click.secho("The doors are open.", fg="green", bold=True)
+    if "http" in ports:
+        click.echo(f"  HTTP      {'https' if secure else 'http'}://{config.host}:{ports['http']}")
+    if "postgres" in ports:
+        click.echo(f"  Postgres  postgresql://NAME@{config.host}:{ports['postgres']}/DATABASE")
+    for policy, token in tokens.items():
+        click.echo(
+            f"\n  Nobody may come in to {Path(policy).stem} yet. The owner's first token, shown this once:"
+        )
+        click.secho(f"    {token}", bold=True)
+        click.echo(
+            "  It is good for one day and one thing: POST /v1/DATABASE/tokens gives a lasting one for it."
+        )
+    example = Path(config.policies[0])
+    click.echo("\n  Let somebody in, from another terminal:")
+    click.echo(f"    sfumato user add {json.dumps(str(example)) if ' ' in str(example) else example} ana")
+    click.echo("\n  Stop with Ctrl-C: what is running is finished first.")
+
+
+def _check(policy: str, database: sf.Database, config: Config) -> None:
+    """What the owner would want to know before opening: people, shares, and whether deadlines will be met."""
+    click.secho(f"{policy} can be served.", fg="green")
+    people = [each for each in People.beside(policy).all() if not each.revoked]
+    click.echo(f"  people: {', '.join(f'{each.name} ({each.role})' for each in people) or 'nobody yet'}")
+    sizes = dict(database.policy.sizes)
+    for table in database.policy.tables:
+        if table.public:
+            continue
+        name = table.name.replace('"', '""')
+        price = {database.ledger.total.currency: "0.1"}
+        question = database.sql(f'SELECT COUNT(*) FROM "{name}"', **price)
+        due = deadline(question.plan, database.policy, config.settings.pace)
+        began = time.monotonic()
+        database.drawn(question)  # sealed, and thrown away: for the owner's clock alone
+        took = time.monotonic() - began
+        told = (
+            f"declared rows: {sizes[table.name]:,}"
+            if table.name in sizes
+            else f"no rows declared: {UNKNOWN:,} assumed"
+        )
+        click.echo(f"  {table.name}: a count leaves after {due:g} s, and took {took:.3f} s now ({told})")
+        if took > due / 2:
+            click.secho(
+                f"    Too close: declare more rows in [tables.{table.name}], such as rows = "
+                f"{10 * size_class(sizes.get(table.name, UNKNOWN)):_}, or give "
+                f"--pace {config.settings.pace * 4:g}.",
+                fg="yellow",
+            )

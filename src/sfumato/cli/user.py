@@ -1,0 +1,127 @@
+"""`sfumato user`: who may come in."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import click
+
+import sfumato as sf
+from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.curator import show
+from sfumato.server import owner
+from sfumato.server.people import DAYS, ROLES, People
+
+
+class _Group(click.Group):
+    command_class = Friendly
+
+
+@click.group(cls=_Group)
+def command() -> None:
+    """Who may come in through the doors of `sfumato serve`.
+
+    The file of people lies beside the policy (hospital.people). A server that runs sees a change at once.
+    """
+
+
+@command.command()
+@POLICY
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="analyst", show_default=True)
+@click.option("--days", default=DAYS, show_default=True, help="How long the token lives.")
+@click.option(
+    "--password", is_flag=True, help="Also set a password, to get tokens over HTTP; it is asked for."
+)
+@JSON
+def add(policy: str, name: str, role: str, days: float, password: bool, as_json: bool) -> None:
+    """Let somebody in, or give somebody another token. It is shown this one time."""
+    declared = sf.open(policy).policy  # a token for a policy that is wrong would open nothing
+    people = People.beside(policy)
+    chosen = click.prompt("password", hide_input=True, confirmation_prompt=True) if password else None
+    token = people.add(name, role, days=days)
+    if chosen is not None:
+        people.set_password(name, chosen)
+    if as_json:
+        print_json({"name": name, "role": role, "days": days, "token": token})
+        return
+    click.echo(
+        f"{name} may come in to {declared.name} as {role}, for {days:g} days, with this token. It is shown"
+    )
+    click.echo("this once:")
+    click.secho(f"\n  {token}\n", bold=True)
+    if role == "auditor":
+        return
+    currency = declared.budget.currency
+    much = "0.1" if currency == "epsilon" else "0.01"
+    click.echo("Ask, for example (as long as the server is where it is by default):")
+    click.echo(f"  export PGPASSWORD={token[:8]}...")
+    click.echo(f"  psql -h 127.0.0.1 -p 5470 -U {name} {declared.name}")
+    click.echo(f"    SET sfumato.{currency} = '{much}'; SELECT COUNT(*) FROM {declared.tables[0].name};")
+    click.echo(
+        f"  curl -H 'Authorization: Bearer {token[:8]}...' http://127.0.0.1:8470/v1/{declared.name}/schema"
+    )
+    click.echo(f'  sf.connect("http://{name}@127.0.0.1:8470/{declared.name}", token="{token[:8]}...")')
+
+
+@command.command()
+@POLICY
+@click.argument("name")
+@click.option("--token", default="", metavar="ID", help="Only this token of hers; ids: sfumato user list.")
+def revoke(policy: str, name: str, token: str) -> None:
+    """Shut somebody out, at once and at every door; what was spent stays spent."""
+    People.beside(policy).revoke(name, token)
+    click.echo(f"The token {token} of {name} opens nothing any more." if token else f"{name} is shut out.")
+
+
+@command.command()
+@POLICY
+@click.argument("name")
+def password(policy: str, name: str) -> None:
+    """Set the password by which somebody gets tokens over HTTP; it is asked for."""
+    people = People.beside(policy)
+    if people.get(name) is None:
+        raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user add POLICY NAME")
+    people.set_password(name, click.prompt("password", hide_input=True, confirmation_prompt=True))
+    click.echo(f"{name} can get a token for it: POST /v1/DATABASE/tokens")
+
+
+@command.command("list")
+@POLICY
+@JSON
+def list_people(policy: str, as_json: bool) -> None:
+    """Who may come in, with which tokens (never the tokens themselves)."""
+    database = sf.open(policy)
+    everybody = People.beside(policy).all()
+    late = {each.name: owner.late(database.ledger, each.name) for each in everybody}
+    if as_json:
+        print_json({"people": owner.people(everybody, late)})
+        return
+    if not everybody:
+        click.echo("Nobody yet. Let somebody in: sfumato user add POLICY NAME")
+        return
+    rows = [_row(each) for each in owner.people(everybody, late)]
+    headers = ["name", "role", "tokens (until)", "late or failed", ""]
+    click.echo(show.table(headers, rows, [True, True, True, False, True]))
+
+
+def _row(person: dict[str, Any]) -> list[str]:
+    tokens = [f"{each['id']} ({each['expires'][:10]})" for each in person["tokens"] if not each["revoked"]]
+    state = "shut out" if person["revoked"] else "password" if person["password"] else ""
+    return [person["name"], person["role"], ", ".join(tokens) or "-", str(person["late"]), state]
+
+
+@command.command()
+@POLICY
+@click.argument("name")
+def look(policy: str, name: str) -> None:
+    """Let somebody go on whose answers came late or failed too often, after you have looked why."""
+    database = sf.open(policy)
+    notes = database.ledger.notes("late", name)
+    for note in notes:
+        if not note.get("looked"):
+            click.echo(f"  failed: {note['failed']}, deadline doubled {note['doublings']} times")
+    owner.looked(database.ledger, name)
+    today = datetime.datetime.now(datetime.UTC).date()
+    click.echo(f"{name} may go on. This is written down in the ledger ({today}).")

@@ -1,0 +1,131 @@
+"""Values that come beside the text: $1, $2, ...
+
+A value is put into the text as a literal of its type before the text is read. The text is the analyst's own,
+read by whitelist like any other, so this adds nothing that she could not have typed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from sfumato.errors import InvalidParameter, SyntaxRefused
+from sfumato.queries.sql import tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.policy import Policy
+    from sfumato.queries.syntax import Node
+
+# what may hold a dollar sign that is none of ours: texts, names and comments
+_PLACES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\d{1,5})", re.DOTALL)
+MOST = 1000
+
+
+def count(sql: str) -> int:
+    """How many values the text asks for: the highest number after a dollar sign.
+
+    >>> count("SELECT COUNT(*) FROM visits WHERE age > $2 AND ward = '$7'")
+    2
+    """
+    most = max((int(found[1]) for found in _PLACES.finditer(sql) if found[1]), default=0)
+    if most > MOST:
+        raise SyntaxRefused(
+            f"${most} is beyond the last value there can be", f"Use at most ${MOST}.", sql=sql
+        )
+    return most
+
+
+def bind(sql: str, values: Sequence[Value | Decimal | None]) -> str:
+    """The text with its values in place.
+
+    >>> bind("SELECT COUNT(*) FROM visits WHERE age > $1 AND ward = $2", (30, "St. Mary's"))
+    "SELECT COUNT(*) FROM visits WHERE age > 30 AND ward = 'St. Mary''s'"
+    """
+    if count(sql) > len(values):
+        told = f"give {count(sql)} values, one for each of $1, $2, ..."
+        raise InvalidParameter("parameters", len(values), told)
+
+    def put(found: re.Match[str]) -> str:
+        number = found[1]
+        if number is None:
+            return found[0]
+        if int(number) == 0:
+            raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql, span=found.span())
+        return literal(values[int(number) - 1])
+
+    return _PLACES.sub(put, sql)
+
+
+def literal(value: Value | Decimal | None) -> str:
+    """A value as SQL.
+
+    >>> literal(-5), literal(True), literal(datetime.date(2024, 1, 31))
+    ('(-5)', 'TRUE', "DATE '2024-01-31'")
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case datetime.datetime():
+            return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+    if not math.isfinite(value):
+        raise InvalidParameter("parameters", value, "give a finite number")
+    text = format(Decimal(repr(value)) if isinstance(value, float) else Decimal(value), "f")
+    return f"({text})" if text.startswith("-") else text
+
+
+def kinds(sql: str, policy: Policy) -> list[Kind]:
+    """Of which kind each value probably is, from what stands beside it; text where nothing tells.
+
+    For clients that ask before they send.
+    """
+    found: dict[int, Kind] = {}
+    for node in tree(sql).walk():
+        parts = [
+            each
+            for value in node.arguments.values()
+            for each in (value if isinstance(value, list) else [value])
+        ]
+        nodes = [each for each in parts if not isinstance(each, (str, bool))]
+        kind = _kind(node, nodes, policy)
+        for each in nodes:
+            if each.kind == "Placeholder" and each.name.isdecimal():
+                found.setdefault(int(each.name), kind)
+    return [found.get(n + 1, "text") for n in range(count(sql))]
+
+
+_CASTS: dict[str, Kind] = {
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "BOOLEAN": "boolean",
+    "TEXT": "text",
+    "VARCHAR": "text", "INT": "integer", "BIGINT": "integer", "SMALLINT": "integer", "DOUBLE": "number",
+    "FLOAT": "number", "DECIMAL": "number",
+}  # fmt: skip
+
+
+def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
+    """The kind of a value that stands in this node."""
+    if node.kind == "Limit":
+        return "integer"
+    if node.kind == "Cast":
+        return _CASTS.get(node["to"].text(), "text")
+    columns = [below.name for part in parts for below in part.walk() if below.kind == "Column"]
+    for name in columns:
+        for table in policy.tables:
+            if (column := table.column(name)) is not None:
+                return column.kind
+    if any(part.kind == "Literal" and not part.arguments.get("is_string") for part in parts):
+        return "number"
+    if node.kind in ("Add", "Sub", "Mul", "Div", "Neg", "Mod"):
+        return "number"
+    return "text"

@@ -1,0 +1,497 @@
+"""What may be asked at any door, by whom, how often, and when the answer leaves.
+
+A `Desk` stands before one database in one worker. Both doors hand it who asks and what is wanted, and get a
+release or an error; they differ only in how they say it.
+
+* An answer that was stored is handed out at once: nothing about its time depends on the data.
+* A new question runs in a thread, in a task of its own. Whoever stops waiting (a cancel, a lost connection)
+  stops nothing: the charge stays, the release is stored, and asking again is free (law 2).
+* It leaves at a deadline (`deadlines`); that it came late or failed is on disk before it leaves.
+* A retry under an idempotency key finds what was asked under it first, in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections import Counter, OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from sfumato.curator.database import open as open_database
+from sfumato.errors import (
+    AccessDenied,
+    InvalidParameter,
+    KeyReused,
+    QueryFailed,
+    ServerError,
+    SfumatoError,
+    Stopped,
+    TooMany,
+)
+from sfumato.queries.parameters import bind
+from sfumato.server import owner
+from sfumato.server.access import AccessLog, say
+from sfumato.server.deadlines import deadline, doublings
+from sfumato.server.people import People
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from sfumato.budget import Ledger
+    from sfumato.curator.database import Batch, Question
+    from sfumato.curator.explanation import Explanation
+    from sfumato.curator.release import Release, Releases
+    from sfumato.queries.declared import Value
+    from sfumato.server.people import Person
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+KNOWN = 500  # questions that are remembered as plans
+STORED = 500  # releases that are remembered as they are shown
+LONGEST_KEY = 200
+HEAVY = 16  # things that wait for their turn because they take long
+WAITING = 64  # new questions that wait for a thread
+MINUTE = 60.0
+GUESSES = 20  # wrong tokens from one address in a minute
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What whoever runs the server decides."""
+
+    rate: float = 50.0  # things a person may ask in a second, free ones too
+    running: int = 2  # new questions of a person at a time
+    threads: int = 4  # new questions of everybody at a time
+    late: int = 20  # answers of a person that may come late or fail
+    pace: float = 1.0  # how much slower than usual the machine is taken to be
+    deadlines: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A question and its price, as they came through a door."""
+
+    sql: str
+    epsilon: str | None = None
+    rho: str | None = None
+    delta: str | None = None
+    tune: str | None = None
+    parameters: tuple[Value | None, ...] = ()
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What it is remembered by; 1 and True are equal, and not the same."""
+        kinds = tuple(map(type, self.parameters))
+        return self.sql, self.epsilon, self.rho, self.delta, self.tune, self.parameters, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and through which door."""
+
+    person: Person
+    door: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A release that may be handed out, and the forms that doors have given it."""
+
+    release: Release
+    forms: dict[Any, Any] = field(default_factory=dict)
+
+
+class Asked(Protocol[T_co]):
+    """Something that is charged and released."""
+
+    def release(self, *, charged: Callable[[], None]) -> T_co:
+        """Charge, say so, and answer."""
+
+
+class Recent(Generic[T]):
+    """What was used last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: OrderedDict[Any, T] = OrderedDict()
+
+    def get(self, key: Any) -> T | None:
+        """What is remembered under a key."""
+        found = self._found.get(key)
+        if found is not None:
+            self._found.move_to_end(key)
+        return found
+
+    def put(self, key: Any, value: T) -> None:
+        """Remember it, and forget what was not used for longest."""
+        self._found[key] = value
+        self._found.move_to_end(key)
+        if len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._found.clear()
+
+
+class Bucket:
+    """So many things a second, and twice as many at once."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.level, self.at = rate, 2 * rate, time.monotonic()
+
+    def take(self) -> float:
+        """Take one; how many seconds to wait if there is none."""
+        now = time.monotonic()
+        self.level = min(2 * self.rate, self.level + (now - self.at) * self.rate)
+        self.at = now
+        if self.level < 1:
+            return (1 - self.level) / self.rate
+        self.level -= 1
+        return 0.0
+
+
+class Desk:
+    """One database, in one worker."""
+
+    def __init__(self, policy: Path | str, settings: Settings | None = None) -> None:
+        self.path, self.settings = Path(policy).absolute(), settings or Settings()
+        self.people = People.beside(self.path)
+        self.log = AccessLog(self.path.with_suffix(".access.jsonl"))
+        self._engine = ThreadPoolExecutor(self.settings.threads, "engine")
+        self._reader = ThreadPoolExecutor(2, "reader")  # free things, which must not wait for engines
+        self._heavy = ThreadPoolExecutor(1, "heavy")  # password hashes, suggestions
+        self._heavy_waiting = 0
+        self._questions: Recent[Question] = Recent(KNOWN)
+        self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
+        self._buckets: dict[str, Bucket] = {}
+        self._running: Counter[str] = Counter()
+        self._guesses: dict[str, list[float]] = defaultdict(list)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._opening = asyncio.Lock()
+        self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
+        self._stamp = self._look()
+        self.database = open_database(self.path)
+
+    @property
+    def name(self) -> str:
+        """What the database is called."""
+        return self.database.policy.name
+
+    # Who may ask --------------------------------------------------------------------------------------
+
+    def admit(self, caller: Caller) -> None:
+        """Refuse whoever asks too often."""
+        bucket = self._buckets.setdefault(caller.person.name, Bucket(self.settings.rate))
+        if (wait := bucket.take()) > 0:
+            raise TooMany(
+                f"{caller.person.name!r} asks more than {self.settings.rate:g} times a second", wait + 1
+            )
+
+    def guessed(self, address: str) -> None:
+        """Note a wrong token or password."""
+        self.counts["login", "refused"] += 1
+        if len(self._guesses) > 10_000:
+            self._guesses.clear()
+        self._guesses[address] = [*self._recent(address), time.monotonic()]
+
+    def check_guesses(self, address: str) -> None:
+        """Refuse an address from which too many wrong tokens came, for a minute."""
+        if len(recent := self._recent(address)) >= GUESSES:
+            raise TooMany(
+                "too many wrong tokens came from this address", MINUTE - (time.monotonic() - recent[0])
+            )
+
+    def _recent(self, address: str) -> list[float]:
+        return [at for at in self._guesses.get(address, ()) if time.monotonic() - at < MINUTE]
+
+    # What is free -------------------------------------------------------------------------------------
+
+    async def explain(self, caller: Caller, wanted: Wanted) -> Explanation:
+        """Price, error and derivation; no row is read."""
+        self.admit(caller)
+        return await self._noting(caller, "explain", self._explain(caller, wanted), wanted.sql)
+
+    async def _explain(self, caller: Caller, wanted: Wanted) -> Explanation:
+        question = await self.question(wanted)
+        view = self.database.on_behalf_of(caller.person.name)
+        return await self.read(replace(question, database=view).explain)
+
+    async def question(self, wanted: Wanted) -> Question:
+        """The question as the curator understands it, or its refusal."""
+        await self.refresh()
+        key = wanted.key
+        if (known := self._questions.get(key)) is not None:
+            return known
+        question = await self.read(self._asked, wanted)
+        self._questions.put(key, question)
+        return question
+
+    def _asked(self, wanted: Wanted) -> Question:
+        sql = bind(wanted.sql, wanted.parameters) if wanted.parameters else wanted.sql
+        price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
+        return self.database.sql(sql, **price)
+
+    async def read(self, act: Callable[..., T], *arguments: Any) -> T:
+        """Do something free in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
+
+    async def alone(self, act: Callable[[], T]) -> T:
+        """Do something free that takes long: one such thing at a time."""
+        if self._heavy_waiting >= HEAVY:
+            raise TooMany("too much that takes long is waiting", 10)
+        self._heavy_waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._heavy, act)
+        finally:
+            self._heavy_waiting -= 1
+
+    # What is paid -------------------------------------------------------------------------------------
+
+    async def ask(self, caller: Caller, wanted: Wanted, key: str = "") -> Shown:
+        """A release: a stored one at once, a new one at its deadline."""
+        self.admit(caller)
+        asked = self._ask(caller, wanted, key)
+        return await self._noting(caller, "release", asked, wanted.sql)
+
+    async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Shown:
+        question = await self.question(wanted)
+        check_key(key)
+        if key and wanted.tune is not None:
+            raise InvalidParameter("key", key, "leave it out where a part of the price is for tuning")
+        who = caller.person.name
+        remembered = (who, wanted.key)
+        stamp = self._moment()
+        known = self._shown.get(remembered)
+        if not key and known is not None and known[0] == stamp is not None:
+            return known[1]
+        question = replace(question, database=self.database.on_behalf_of(who))
+        if not key and (kept := await self.read(question.kept)) is not None:
+            shown = Shown(kept)
+            if stamp is not None:
+                self._shown.put(remembered, (stamp, shown))
+            return shown
+        due = deadline(question.plan, self.database.policy, self.settings.pace)
+        return Shown(await self._new(who, question, due, self._retried(who, question, key, wanted)))
+
+    def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
+        about, told = json.dumps([who, key]), _fingerprint(*wanted)
+        return _Retried(self.database.ledger, asked, told, about) if key else None
+
+    def _moment(self) -> tuple[int, int] | None:
+        """While this is the same, so is what is shown of a stored release; shares are filled by the clock."""
+        length = self.database.ledger.glance()
+        return None if length is None else (length, int(time.time() // 60))
+
+    async def batch(
+        self, caller: Caller, wanted: Sequence[Wanted], delta: str | None = None, key: str = ""
+    ) -> Releases:
+        """Several releases as one charge."""
+        self.admit(caller)
+        told = "; ".join(each.sql for each in wanted)
+        return await self._noting(caller, "batch", self._batch(caller, wanted, delta, key), told)
+
+    async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
+        check_key(key)
+        view = self.database.on_behalf_of(caller.person.name)
+        questions = [replace(await self.question(each), database=view) for each in wanted]
+        batch = await self.read(lambda: view.batch(questions, delta=delta))
+        due = sum(deadline(each.plan, self.database.policy, self.settings.pace) for each in questions)
+        who = caller.person.name
+        together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
+        return await self._new(who, batch, due, self._retried(who, batch, key, together, *wanted))
+
+    async def _new(self, who: str, asked: Asked[T], due: float, retried: _Retried | None) -> T:
+        """Run it to its end, whoever still waits for it."""
+        if sum(self._running.values()) >= self.settings.threads + WAITING:
+            raise TooMany("too many new questions are waiting", 5)
+        if self._running[who] >= self.settings.running:
+            raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
+        self._running[who] += 1
+        task = asyncio.create_task(self._run(who, cast("Asked[T]", retried) if retried else asked, due))
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone
+
+    async def _run(self, who: str, asked: Asked[T], due: float) -> T:
+        loop, began = asyncio.get_running_loop(), list[float]()
+        try:
+            if await self.read(owner.late, self.database.ledger, who) >= self.settings.late:
+                raise Stopped(who, self.settings.late)
+            found = failure = None
+            try:
+                run = lambda: asked.release(charged=lambda: began.append(loop.time()))  # noqa: E731
+                found = await loop.run_in_executor(self._engine, run)
+            except SfumatoError as error:
+                failure = error
+            if began:
+                await self._leave(who, began[0], due, isinstance(failure, QueryFailed))
+            if failure is not None:
+                raise failure
+            assert found is not None
+            return found
+        finally:
+            self._running[who] -= 1
+            if not self._running[who]:
+                del self._running[who]
+
+    async def _leave(self, who: str, began: float, due: float, failed: bool) -> None:
+        """Wait for the deadline, and write down that it was missed or that an engine failed."""
+        loop = asyncio.get_running_loop()
+        times = doublings(loop.time() - began, due) if self.settings.deadlines else 0
+        if times or failed:
+            self.counts["late", "failed" if failed else "late"] += 1
+            facts = {"analyst": who, "doublings": times, "failed": failed}
+            await self.read(lambda: self.database.ledger.note(owner.LATE, facts, about=who))
+        if self.settings.deadlines:
+            times = doublings(loop.time() - began, due)
+            await asyncio.sleep(began + due * 2**times - loop.time())
+
+    # Around it ----------------------------------------------------------------------------------------
+
+    async def _noting(self, caller: Caller, act: str, doing: Awaitable[T], question: str = "") -> T:
+        """Write down who asked for what, and what came of it."""
+        facts = {"door": caller.door, "from": caller.address, "who": caller.person.name, "act": act}
+        facts |= {"question": " ".join(question.split())} if question else {}
+        try:
+            found = await doing
+        except asyncio.CancelledError:
+            self.counts[act, "left"] += 1
+            self.log.write(**facts, outcome="stopped waiting")
+            raise
+        except SfumatoError as error:
+            self.counts[act, type(error).__name__] += 1
+            self.log.write(**facts, outcome=type(error).__name__)
+            raise
+        self.counts[act, "ok"] += 1
+        self.log.write(**facts, outcome="ok", **_receipt(found))
+        return found
+
+    def words(self, error: SfumatoError) -> str:
+        """What an error says to strangers: without the folders of this machine."""
+        folders = {self.path.parent, self.database.ledger.path.parent, self.database.policy.database.parent}
+        text = str(error)
+        for folder in sorted(map(str, folders), key=len, reverse=True):
+            text = text.replace(f"{folder}/", "")
+        return text
+
+    def note(self, caller: Caller, act: str, outcome: str = "ok") -> None:
+        """Write down something that is no question."""
+        self.counts[act, outcome] += 1
+        who = {"door": caller.door, "from": caller.address, "who": caller.person.name}
+        self.log.write(**who, act=act, outcome=outcome)
+
+    async def refresh(self) -> None:
+        """Open the policy again if the file changed; as long as it is wrong, nothing is answered."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        async with self._opening:
+            if stamp == self._stamp:
+                return
+            try:
+                database = await self.read(open_database, self.path)
+            except SfumatoError as error:
+                say("policy refused", database=self.name, reason=str(error))
+                raise ServerError(
+                    f"the policy of {self.name!r} was changed and is not right yet, so nothing is answered. "
+                    "Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
+                ) from None
+            self.database, self._stamp = database, stamp
+            self._questions.clear()
+            self._shown.clear()
+            say("policy opened", database=self.name)
+
+    def _look(self) -> tuple[int, int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return (0, 0, 0)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    async def finish(self, seconds: float) -> int:
+        """Wait for what is running; how much is not done after so long."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+        return len(self._tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Retried:
+    """A question under an idempotency key: what was asked under it first is what it stands for.
+
+    The key is noted before the charge, with the question and the version of the data, so that whatever is
+    lost later, a retry finds the charge and its release: also if the data changed meanwhile.
+    """
+
+    ledger: Ledger
+    asked: Question | Batch
+    told: str
+    about: str
+
+    def release(self, *, charged: Callable[[], None]) -> Release | Releases:
+        ledger, name = self.ledger, self.asked.key
+        noted = ledger.notes("asked", self.about)
+        if any(each["asked"] != self.told for each in noted):
+            raise KeyReused(
+                "this idempotency key was used for another question or another price. Nothing was spent. "
+                "Use a key once; a retry sends exactly what was sent first."
+            )
+        for each in noted:
+            if each["key"] == name and (kept := self.asked.kept(version=each["version"])) is not None:
+                return kept
+        version = ledger.data_version
+        if not noted or (noted[-1]["key"], noted[-1]["version"]) != (name, version):
+            if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
+                raise KeyReused(
+                    "what was asked under this idempotency key is paid for, but its release was never stored "
+                    "and data or policy changed since, so it cannot be redeemed. Nothing more was spent. Ask "
+                    "under another key: that is a new question about the new data."
+                )
+            self._note(name, version)
+        found = self.asked.release(charged=charged)
+        if ledger.data_version != version:  # the data changed in between
+            self._note(name, ledger.data_version)
+        return found
+
+    def _note(self, name: str, version: int) -> None:
+        facts = {"asked": self.told, "key": name, "version": version}
+        self.ledger.note("asked", facts, about=self.about)
+
+
+def check_key(key: str) -> None:
+    """Refuse an idempotency key that is none."""
+    if key and (len(key) > LONGEST_KEY or not key.isprintable()):
+        raise InvalidParameter("Idempotency-Key", key, f"take at most {LONGEST_KEY} printable letters")
+
+
+def check_role(caller: Caller, *roles: Any) -> None:
+    """Refuse whoever has none of the roles."""
+    if not caller.person.may(*roles):
+        raise AccessDenied(
+            f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. Nothing "
+            "was spent."
+        )
+
+
+def _fingerprint(*wanted: Wanted) -> str:
+    text = json.dumps([asdict(each) for each in wanted], default=repr, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _receipt(found: Any) -> dict[str, Any]:
+    release = getattr(found, "release", None) or (found[0] if hasattr(found, "each") else None)
+    receipt = getattr(release, "receipt", None)
+    return {} if receipt is None else {"receipt": receipt.number, "charged": str(receipt.charged)}

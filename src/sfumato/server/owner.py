@@ -1,0 +1,152 @@
+"""What the doors say about a database besides releases: schema, budget, people, policy. All of it is public,
+or the owner's own."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from typing import TYPE_CHECKING, Any
+
+from sfumato.cli.files import rewrite
+from sfumato.curator import show
+from sfumato.curator.database import fitting
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries import policy as policies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from sfumato.budget import Ledger
+    from sfumato.curator.database import Database
+    from sfumato.queries.policy import Policy
+    from sfumato.server.people import Person
+
+LATE = "late"  # notes in the ledger of answers that came late or failed
+SHOWN = 1000  # keys of a column that are listed
+
+
+def schema(policy: Policy) -> dict[str, Any]:
+    """The tables that may be asked about, as the policy declares them."""
+    sizes = dict(policy.sizes)
+    tables = []
+    for table in policy.tables:
+        columns = []
+        for column in table.columns:
+            keys = [_plain(key) for key in (column.keys or ())[:SHOWN]]
+            facts: dict[str, Any] = {"name": column.name, "type": column.kind}
+            if column.low is not None and column.high is not None:
+                facts |= {"low": show.fraction(column.low), "high": show.fraction(column.high)}
+            if column.keys is not None:
+                facts |= {"keys": keys, "key_count": len(column.keys)}
+            columns.append(facts)
+        unit = {"public": True} if table.public else {"unit": table.unit or "row"}
+        about = {"rows": sizes[table.name]} if table.name in sizes else {}
+        tables.append({"name": table.name, **unit, **about, "columns": columns})
+    return {"database": policy.name, "tables": tables}
+
+
+def budget(database: Database, person: Person) -> dict[str, Any]:
+    """Total, spent, left; what an analyst sees of it is what concerns her."""
+    facts = database.budget.as_dict()
+    facts.pop("history")
+    left = database.ledger.left_for(person.name)
+    if person.role == "analyst":
+        facts["by_analyst"] = {k: v for k, v in facts["by_analyst"].items() if k == person.name}
+        facts["shares"] = [
+            each for each in facts["shares"] if person.name in (each["name"], *each["members"])
+        ]
+        facts.pop("by_day")
+    return {**facts, "name": person.name, "left_for_you": decimal(left.amount)}
+
+
+def history(database: Database, person: Person) -> list[dict[str, Any]]:
+    """Every charge that somebody may see."""
+    lines: list[dict[str, Any]] = database.budget.as_dict()["history"]
+    return [line for line in lines if person.role != "analyst" or line["analyst"] == person.name]
+
+
+def as_csv(lines: list[dict[str, Any]]) -> str:
+    """A history as CSV."""
+    text = io.StringIO()
+    names = [
+        "receipt",
+        "at",
+        "epsilon",
+        "rho",
+        "delta",
+        "spent",
+        "analyst",
+        "database",
+        "question",
+        "released",
+    ]
+    used = [name for name in names if not lines or any(name in line for line in lines)]
+    writer = csv.DictWriter(text, used, lineterminator="\n", restval="0")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def people(everybody: Iterable[Person], late: dict[str, int]) -> list[dict[str, Any]]:
+    """Names, roles and tokens, without anything that opens a door."""
+    return [
+        {
+            "name": each.name,
+            "role": each.role,
+            "revoked": each.revoked,
+            "password": each.password is not None,
+            "late": late.get(each.name, 0),
+            "tokens": [
+                {
+                    "id": token.id,
+                    "made": _moment(token.made),
+                    "expires": _moment(token.expires),
+                    "once": token.once,
+                    "revoked": token.revoked,
+                }
+                for token in each.tokens
+            ],
+        }
+        for each in everybody
+    ]
+
+
+def late(ledger: Ledger, who: str) -> int:
+    """How many answers of somebody came late or failed since the owner last looked."""
+    count = 0
+    for note in ledger.notes(LATE, who):
+        count = 0 if note.get("looked") else count + max(1, note["doublings"])
+    return count
+
+
+def looked(ledger: Ledger, who: str) -> None:
+    """The owner has looked: she may go on."""
+    ledger.note(LATE, {"analyst": who, "looked": True}, about=who)
+
+
+def replace_policy(path: Path, text: str) -> str:
+    """Write another policy in the place of this one, if it is right and reads the same data; the old text.
+
+    Where the data and the ledger are is decided on the machine: whoever could change that from outside could
+    point the server at another file.
+    """
+    old = path.read_text(encoding="utf-8-sig")
+    before, after = policies.parse(old, path), policies.parse(text, path)
+    for name in ("name", "source", "ledger", "prepared"):
+        if getattr(before, name) != getattr(after, name):
+            told = "it names where things are, and can only be changed on the machine of the server"
+            raise InvalidParameter(name, getattr(after, name), told)
+    fitting(after)
+    rewrite(path, text)
+    return old
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _moment(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds")

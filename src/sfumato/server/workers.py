@@ -1,0 +1,315 @@
+"""Processes: one parent that holds the sockets, and workers that answer on them.
+
+The parent opens nothing but the sockets, starts the workers, and starts another when one dies; whatever was
+killed leaves its charges in the ledger, and asking again redeems them. Workers share nothing but the ledger
+and the file of people. A worker whose parent is gone stops, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sfumato.errors import InvalidParameter, ServerError, SfumatoError
+from sfumato.server import wire
+from sfumato.server.access import say
+from sfumato.server.desk import Desk, Settings
+from sfumato.server.http import PATIENCE, Door
+from sfumato.server.people import People
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BACKLOG = 512
+CONNECTIONS = 1000  # of the HTTP door of one worker
+IDLE = 60  # seconds that an HTTP connection may be idle
+GRACE = 30.0  # seconds that running questions get when the server is stopped
+SOON = 5.0  # a worker that dies sooner is not started again at once
+ONCE = 1.0  # days that the first token lives
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a server is started with."""
+
+    policies: tuple[str, ...]
+    host: str = "127.0.0.1"
+    http: int | None = 8470
+    postgres: int | None = 5470
+    workers: int = 1
+    certificate: str | None = None
+    key: str | None = None
+    settings: Settings = field(default_factory=Settings)
+
+    def context(self) -> ssl.SSLContext | None:
+        """TLS, if there is a certificate."""
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            why = error.strerror or error
+            told = f"it cannot be used with its key ({why}): give PEM files that belong together"
+            raise InvalidParameter("certificate", self.certificate, told) from None
+        return context
+
+
+# The parent -------------------------------------------------------------------------------------------
+
+
+def serve(config: Config, opened: Callable[[dict[str, int]], None]) -> None:
+    """Serve until somebody stops it. `opened` is told the ports once every worker answers."""
+    config.context()
+    sockets = {
+        name: _bound(config.host, port, name)
+        for name, port in (("http", config.http), ("postgres", config.postgres))
+        if port is not None
+    }
+    if not sockets:
+        raise InvalidParameter("ports", "none", "open at least one door")
+    with tempfile.TemporaryDirectory(prefix="sfumato-") as folder:
+        _Parent(config, sockets, folder).run(opened)
+
+
+def first_tokens(policies: tuple[str, ...]) -> dict[str, str]:
+    """A one-time token for the owner of every database that nobody may enter yet, by policy."""
+    found = {}
+    for policy in policies:
+        people = People.beside(policy)
+        if not people.all():
+            found[policy] = people.add("owner", "owner", days=ONCE, once=True)
+    return found
+
+
+class _Parent:
+    def __init__(self, config: Config, sockets: dict[str, socket.socket], folder: str) -> None:
+        self._config, self._sockets, self._folder = config, sockets, folder
+        self._alive, self._held = os.pipe()  # workers see when the other end closes
+        self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._stopping = False
+
+    def run(self, opened: Callable[[dict[str, int]], None]) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        try:
+            ready = [self._start(index) for index in range(self._config.workers)]
+            if not all(_is_ready(each) for each in ready):
+                raise ServerError("a worker could not start; what it said is above. Nothing is served.")
+            opened({name: each.getsockname()[1] for name, each in self._sockets.items()})
+            while not self._stopping:
+                self._look()
+                time.sleep(0.2)
+        finally:
+            self._end()
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def _start(self, index: int) -> int:
+        """Start a worker; where it will say that it is ready."""
+        heard, spoken = os.pipe()
+        doors = {name: each.fileno() for name, each in self._sockets.items()}
+        told = {
+            **asdict(self._config),
+            "doors": doors,
+            "alive": self._alive,
+            "ready": spoken,
+            "folder": self._folder,
+        }
+        passed = [*doors.values(), self._alive, spoken]
+        command = [sys.executable, "-m", "sfumato.server.workers", json.dumps(told)]
+        self._running[index] = (subprocess.Popen(command, pass_fds=passed), time.monotonic())
+        os.close(spoken)
+        return heard
+
+    def _look(self) -> None:
+        for index, (process, began) in list(self._running.items()):
+            if process.poll() is not None and not self._stopping:
+                say("worker died", worker=process.pid, code=process.returncode)
+                if time.monotonic() - began < SOON:
+                    time.sleep(1)
+                os.close(self._start(index))
+
+    def _end(self) -> None:
+        os.close(self._held)
+        for process, _ in self._running.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+        for process, _ in self._running.values():
+            try:
+                process.wait(GRACE + 5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        for each in self._sockets.values():
+            each.close()
+        say("stopped")
+
+
+def _is_ready(heard: int) -> bool:
+    with os.fdopen(heard, "rb") as pipe:
+        return pipe.read(1) == b"!"
+
+
+def _bound(host: str, port: int, name: str) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(BACKLOG)
+    except OSError as error:
+        told = (
+            f"{host} cannot be listened on there ({error.strerror}): see what uses it, or take another port"
+        )
+        raise InvalidParameter(f"{name} port", port, told) from None
+    return found
+
+
+# A worker ---------------------------------------------------------------------------------------------
+
+
+class _Impatient(HttpToolsProtocol):
+    """Closes connections on which a request does not arrive in time, which the library leaves open."""
+
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watched()
+
+    def on_message_begin(self) -> None:
+        self._watched()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._unwatch()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watched(self) -> None:
+        self._unwatch()
+        self._watch = self.loop.call_later(PATIENCE, self.transport.close)
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+
+class _Quiet(uvicorn.Server):
+    """A server that leaves signals to us."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def work(told: dict[str, Any]) -> None:
+    """One worker, until it is told to stop."""
+    config = Config(
+        **{key: told[key] for key in ("host", "http", "postgres", "workers", "certificate", "key")},
+        policies=tuple(told["policies"]),
+        settings=Settings(**told["settings"]),
+    )
+    desks = _desks(config)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_reader(told["alive"], stop.set)  # the parent is gone
+    doors: list[asyncio.Task[None]] = []
+    web = pg = None
+    if "http" in told["doors"]:
+        web = _Quiet(_web(config, desks))
+        heard = socket.socket(fileno=told["doors"]["http"])
+        doors.append(asyncio.create_task(web.serve(sockets=[heard])))
+        while not web.started and not doors[0].done():
+            await asyncio.sleep(0.01)
+    if "postgres" in told["doors"]:
+        pg = wire.Door(desks, config.context(), Path(told["folder"]))
+        await pg.open(socket.socket(fileno=told["doors"]["postgres"]))
+    os.write(told["ready"], b"!")
+    os.close(told["ready"])
+    say("ready", databases=sorted(desks))
+    await stop.wait()
+    say("stopping")
+    if web is not None:
+        web.should_exit = True
+    if pg is not None:
+        await pg.close()
+    for desk in desks.values():
+        if left := await desk.finish(GRACE):
+            say("left running", database=desk.name, questions=left)
+    if web is not None:
+        web.force_exit = True
+    for door in doors:
+        await door
+
+
+def _desks(config: Config) -> dict[str, Desk]:
+    desks: dict[str, Desk] = {}
+    for policy in config.policies:
+        desk = Desk(policy, config.settings)
+        if desk.name in desks:
+            raise InvalidParameter("name", desk.name, "two policies have it: write another name = in one")
+        desks[desk.name] = desk
+    return desks
+
+
+def _web(config: Config, desks: dict[str, Desk]) -> uvicorn.Config:
+    tls = {"ssl_certfile": config.certificate, "ssl_keyfile": config.key} if config.certificate else {}
+    return uvicorn.Config(
+        Door(desks).app,
+        http=_Impatient,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=IDLE,
+        **tls,  # type: ignore[arg-type]
+    )
+
+
+def main() -> None:
+    """What the parent starts."""
+    try:
+        with asyncio.Runner(loop_factory=_loop()) as runner:
+            runner.run(work(json.loads(sys.argv[1])))
+    except SfumatoError as error:
+        print(f"refused: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+if __name__ == "__main__":
+    main()
