@@ -18,7 +18,7 @@ from sfumato.queries.sql import tree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.declared import Column, Kind, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.syntax import Node
 
@@ -92,12 +92,7 @@ def kinds(sql: str, policy: Policy) -> list[Kind]:
     """
     found: dict[int, Kind] = {}
     for node in tree(sql).walk():
-        parts = [
-            each
-            for value in node.arguments.values()
-            for each in (value if isinstance(value, list) else [value])
-        ]
-        nodes = [each for each in parts if not isinstance(each, (str, bool))]
+        nodes = _parts(node)
         kind = _kind(node, nodes, policy)
         for each in nodes:
             if each.kind == "Placeholder" and each.name.isdecimal():
@@ -113,19 +108,55 @@ _CASTS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+def _parts(node: Node) -> list[Node]:
+    values = node.arguments.values()
+    parts = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [each for each in parts if not isinstance(each, (str, bool))]
+
+
+def _columns(parts: list[Node], policy: Policy) -> list[Column]:
+    """The columns that stand in some of the parts, by their names."""
+    names = [below.name for part in parts for below in part.walk() if below.kind == "Column"]
+    found = [table.column(name) for name in names for table in policy.tables]
+    return [column for column in found if column is not None]
+
+
 def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
     """The kind of a value that stands in this node."""
     if node.kind == "Limit":
         return "integer"
     if node.kind == "Cast":
         return _CASTS.get(node["to"].text(), "text")
-    columns = [below.name for part in parts for below in part.walk() if below.kind == "Column"]
-    for name in columns:
-        for table in policy.tables:
-            if (column := table.column(name)) is not None:
-                return column.kind
+    for column in _columns(parts, policy):
+        return column.kind
     if any(part.kind == "Literal" and not part.arguments.get("is_string") for part in parts):
         return "number"
     if node.kind in ("Add", "Sub", "Mul", "Div", "Neg", "Mod"):
         return "number"
     return "text"
+
+
+def samples(sql: str, policy: Policy) -> list[Value]:
+    """A value for every parameter with which the text can be read: to describe its columns, not to answer.
+
+    Where a parameter is compared with a column that has keys, it is one of them.
+    """
+    found: dict[int, Value] = {}
+    for node in tree(sql).walk():
+        nodes = _parts(node)
+        kind = _kind(node, nodes, policy)
+        keys = [column.keys for column in _columns(nodes, policy) if column.keys]
+        for each in nodes:
+            if each.kind == "Placeholder" and each.name.isdecimal():
+                found.setdefault(int(each.name), keys[0][0] if keys else _SAMPLES[kind])
+    return [found.get(n + 1, "a") for n in range(count(sql))]
+
+
+_SAMPLES: dict[Kind, Value] = {
+    "integer": 1,
+    "number": 1,
+    "text": "a",
+    "boolean": True,
+    "date": datetime.date(2000, 1, 1),
+    "timestamp": datetime.datetime(2000, 1, 1),
+}

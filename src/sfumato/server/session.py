@@ -1,0 +1,350 @@
+"""What a session of the wire door does with a statement: settings, catalog, questions."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sfumato.errors import AccessDenied, QueryRefused, SfumatoError, SyntaxRefused
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries import parameters
+from sfumato.queries.sql import parse, tree
+from sfumato.server import catalog as catalogs
+from sfumato.server import frames
+from sfumato.server.desk import Recent, Wanted, check_role
+from sfumato.server.frames import complaint
+from sfumato.server.lookup import Lookup
+from sfumato.server.statements import Knobs, assignment, bare, words
+from sfumato.server.values import OF_KIND, TEXT, Field, fields, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sfumato.queries.syntax import Node
+    from sfumato.server.desk import Caller, Desk, Shown
+    from sfumato.server.evaluate import Query
+
+READS = ("SELECT", "WITH", "VALUES", "TABLE")
+WRITES = (
+    "ALTER", "ANALYZE", "ATTACH", "CALL", "CLUSTER", "COMMENT", "COPY", "CREATE", "DELETE", "DO", "DROP",
+    "GRANT", "IMPORT", "INSERT", "INSTALL", "LOAD", "LOCK", "MERGE", "PRAGMA", "REFRESH", "REINDEX",
+    "REVOKE", "TRUNCATE", "UPDATE", "VACUUM", "EXPORT", "DETACH", "USE",
+)  # fmt: skip
+NOTHING = {
+    "DISCARD": "DISCARD ALL",
+    "UNLISTEN": "UNLISTEN",
+    "CLOSE": "CLOSE CURSOR",
+    "CHECKPOINT": "CHECKPOINT",
+}
+
+
+class Refused(Exception):
+    """A statement that this door refuses, with the code that PostgreSQL has for it."""
+
+    def __init__(self, code: str, words: str, hint: str = "") -> None:
+        self.code, self.words, self.hint = code, words, hint
+        super().__init__(words)
+
+
+@dataclass(slots=True)
+class Result:
+    """What a statement gives: rows, or only a tag."""
+
+    tag: str
+    fields: list[Field] | None = None
+    rows: list[Any] = field(default_factory=list)
+    shown: Shown | None = None  # a release, whose rows are written once
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A statement that waits for its values."""
+
+    sql: str
+    types: list[int]  # of its values; 0 where nobody said
+    fields: list[Field] | None = None  # as they were described
+    is_described: bool = False
+
+
+class Statements:
+    """The statements of one connection, and the settings that they change."""
+
+    def __init__(self, kinds: Recent[Node | str], desk: Desk) -> None:
+        self.kinds, self.desk = kinds, desk
+        self.caller: Caller | None = None
+        self.token = ""
+        self.knobs = Knobs()
+        self.state = b"I"  # or T, in a transaction; E, in one that failed
+        self.out = bytearray()  # what goes to the client
+        self.prepared: dict[str, Prepared] = {}
+        self.stopping = False
+        self._farewell = ("", "", "")
+        self._catalog: tuple[Any, catalogs.Catalog] | None = None
+
+    # Statements ---------------------------------------------------------------------------------------
+
+    async def perform(self, prepared: Prepared, values: list[Any]) -> Result:
+        """Do what a statement says."""
+        sql = prepared.sql
+        word = next(iter(words(sql)), "")
+        self._check_person()
+        if self.state == b"E" and word not in ("ROLLBACK", "COMMIT", "END", "ABORT", ""):
+            told = "an earlier statement of this transaction failed"
+            raise Refused("25P02", told, "ROLLBACK first. What was released before stays released.")
+        if word in READS or sql.lstrip().startswith("("):
+            found = self._kind(sql)
+            if isinstance(found, str):
+                return await self._question(sql, values)
+            return await self._look_up(sql, found, prepared, values)
+        if word == "EXPLAIN":
+            return await self._explain(sql, values)
+        return await self._session(word, sql)
+
+    def _check_person(self) -> None:
+        """Whoever was revoked while she was connected is out."""
+        assert self.caller is not None
+        person = self.desk.people.still(self.caller.person.name, self.token)
+        if person is None:
+            self.stopping, told = True, "the token of this session was revoked or has expired"
+            self._farewell = ("57P01", told, "")
+            raise AccessDenied(told)
+        self.caller = replace(self.caller, person=person)
+
+    def _kind(self, sql: str) -> Node | str:
+        """The tree of a query about the catalog, or a word for a question."""
+        if (known := self.kinds.get(sql)) is not None:
+            return known
+        found: Node | str = "question"
+        try:
+            read = tree(bare(sql), "postgres")
+            tables = [each for each in read.walk() if each.kind == "Table"]
+            named = {each.alias.lower() for each in read.walk() if each.kind == "CTE"}
+            own = {table.name.lower() for table in self.desk.database.policy.tables}
+            if all(_is_catalog(each, own, named) for each in tables):
+                found = read
+        except QueryRefused:
+            pass  # whoever reads it as a question says what is wrong with it
+        self.kinds.put(sql, found)
+        return found
+
+    async def _question(self, sql: str, values: list[Any]) -> Result:
+        assert self.caller is not None
+        check_role(self.caller, "owner", "analyst")
+        wanted = self._wanted(sql, values)
+        shown = await self.desk.ask(self.caller, wanted)
+        found = fields(shown.release.plan, intervals=self.knobs.intervals)
+        level = self.knobs.level
+        if ("rows", level) not in shown.forms:
+            shown.forms["rows", level] = await self.desk.read(shown.release.rows, level)
+        rows: list[Any] = shown.forms["rows", level]
+        self._notice(shown, rows)
+        return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows))
+
+    def _wanted(self, sql: str, values: list[Any]) -> Wanted:
+        price = self.knobs.price()
+        currency = self.desk.database.ledger.total.currency
+        if price[currency] is None:
+            much = "0.1" if currency == "epsilon" else "0.01"
+            raise Refused(
+                "22023",
+                f"this question has no price: the session does not say which {currency} it may cost",
+                f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... tells what that gives, free of "
+                "charge. What is left: SHOW sfumato.budget",
+            )
+        return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in values))
+
+    def _notice(self, shown: Shown, rows: list[dict[str, Any]]) -> None:
+        """What it cost and how wrong it may be."""
+        if self.knobs.values["client_min_messages"].lower() in ("warning", "error", "fatal", "panic"):
+            return
+        level = self.knobs.level
+        told = shown.forms.get(("notice", level))
+        if told is None:
+            told = _errors(shown, rows, level)
+            shown.forms["notice", level] = told
+        hint = "" if self.knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
+        self.out += complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
+
+    async def _look_up(self, sql: str, found: Node, prepared: Prepared, values: list[Any]) -> Result:
+        lookup, query = await self.desk.read(self._compiled, sql, found, prepared.types)
+        rows = await self.desk.read(lookup.run, query, values)
+        self._config(sql, values)
+        return Result(f"SELECT {len(rows)}", query.fields, list(rows), count=len(rows))
+
+    def _compiled(self, sql: str, found: Node, types: list[int]) -> tuple[Lookup, Query]:
+        lookup = Lookup(self._own_catalog(), sql, types)
+        return lookup, lookup.compile(found)
+
+    def _own_catalog(self) -> catalogs.Catalog:
+        assert self.caller is not None
+        policy, settings = self.desk.database.policy, dict(self.knobs.values)
+        key = (policy, tuple(settings.items()))
+        if self._catalog is None or self._catalog[0] != key:
+            self._catalog = (key, catalogs.of(policy, self.caller.person.name, settings))
+        return self._catalog[1]
+
+    def _config(self, sql: str, values: list[Any]) -> None:
+        """SELECT set_config('name', 'value', false) is a SET."""
+        found = re.search(r"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|\$(\d+))", sql)
+        if found is not None:
+            value = found[2] if found[3] is None else str(values[int(found[3]) - 1])
+            with suppress(SfumatoError):
+                for name, shown in self.knobs.set(found[1], value):
+                    self.out += frames.status(name, shown)
+
+    async def _explain(self, sql: str, values: list[Any]) -> Result:
+        inner = _explained(sql)
+        assert self.caller is not None
+        if isinstance(self._kind(inner), str):
+            explanation = await self.desk.explain(self.caller, self._wanted(inner, values))
+            lines = repr(explanation).splitlines()
+        else:
+            lines = ["answered from the policy; free"]
+        rows = [(line.removeprefix("  "),) for line in lines]
+        return Result("EXPLAIN", [Field("QUERY PLAN", TEXT)], list(rows), count=len(rows))
+
+    async def _session(self, word: str, sql: str) -> Result:
+        """Statements about the session."""
+        first = words(sql)
+        match word:
+            case "":
+                return Result("")
+            case "BEGIN" | "START":
+                self.state = b"T"
+                return Result("BEGIN")
+            case "COMMIT" | "END":
+                tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
+                return Result(tag)
+            case "ROLLBACK" | "ABORT":
+                self.state = b"T" if "TO" in first and self.state != b"I" else b"I"
+                return Result("ROLLBACK")
+            case "SAVEPOINT" | "RELEASE":
+                return Result(word)
+            case "SET":
+                if (found := assignment(sql)) is not None:
+                    for name, value in self.knobs.set(*found):
+                        self.out += frames.status(name, value)
+                return Result("SET")
+            case "RESET":
+                for name, value in self.knobs.reset(bare(sql)[5:].strip().lower()):
+                    self.out += frames.status(name, value)
+                return Result("RESET")
+            case "SHOW":
+                return await self._show(bare(sql)[4:].strip().lower())
+            case "DEALLOCATE":
+                self.prepared.clear() if "ALL" in first else self.prepared.pop(first[-1].lower(), None)
+                return Result("DEALLOCATE ALL" if "ALL" in first else "DEALLOCATE")
+        if word in NOTHING:
+            if word == "DISCARD":
+                self.prepared.clear()
+                self.knobs.reset("all")
+            return Result(NOTHING[word])
+        if word in WRITES:
+            told = f"{word} is refused: this door only answers SELECT"
+            raise Refused("25006", told, "Nothing was spent and no row was read.")
+        if word in ("DECLARE", "FETCH", "MOVE", "LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
+            told = f"{word} is not supported here"
+            raise Refused("0A000", told, "Send the SELECT itself; results are small, so no cursor is needed.")
+        raise SyntaxRefused(
+            f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
+        )
+
+    async def _show(self, name: str) -> Result:
+        if name == "all":
+            rows: list[Sequence[Any]] = [(k, v, "") for k, v in sorted(self.knobs.values.items())]
+            return Result(
+                "SHOW", [Field(n, TEXT) for n in ("name", "setting", "description")], rows, count=len(rows)
+            )
+        if name == "sfumato.budget":
+            return await self._budget()
+        key = name.strip('"')
+        return Result("SHOW", [Field(key, TEXT)], [(self.knobs.show(key),)], count=1)
+
+    async def _budget(self) -> Result:
+        assert self.caller is not None
+        await self.desk.refresh()
+        ledger, who = self.desk.database.ledger, self.caller.person.name
+        total, spent, hers = await self.desk.read(lambda: (ledger.total, ledger.spent, ledger.left_for(who)))
+        self.desk.note(self.caller, "budget")
+        names = ("database", "currency", "total", "spent", "left", "left_for_you")
+        amounts = (total.amount, spent.amount, total.minus(spent).amount, hers.amount)
+        row = (self.desk.name, total.currency, *map(decimal, amounts))
+        return Result("SHOW", [Field(each, TEXT) for each in names], [row], count=1)
+
+    # Describing ---------------------------------------------------------------------------------------
+
+    async def infer(self, prepared: Prepared) -> None:
+        """The types of values that nobody gave: from what they are compared with."""
+        if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN"):
+            return
+        sql = _explained(prepared.sql)
+        found = self._kind(sql)
+        if isinstance(found, str):
+            policy = self.desk.database.policy
+            kinds = await self.desk.read(parameters.kinds, sql, policy)
+            inferred = [OF_KIND[kind] for kind in kinds]
+        else:
+            lookup, _ = await self.desk.read(self._compiled, sql, found, prepared.types)
+            inferred = lookup.types
+        inferred += [0] * len(prepared.types)
+        prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
+
+    async def fields_of(self, prepared: Prepared, values: list[Any] | None) -> list[Field] | None:
+        """The columns of a result, from the plan or the catalog: nothing is run."""
+        sql = prepared.sql
+        word = next(iter(words(sql)), "")
+        if word == "EXPLAIN":
+            return [Field("QUERY PLAN", TEXT)]
+        if word == "SHOW":
+            return (await self._show(bare(sql)[4:].strip().lower())).fields
+        if word not in READS and not sql.lstrip().startswith("("):
+            return None
+        self._check_person()
+        found = self._kind(sql)
+        if not isinstance(found, str):
+            return (await self.desk.read(self._compiled, sql, found, prepared.types))[1].fields
+        await self.desk.refresh()
+        policy = self.desk.database.policy
+        given: list[Any]
+        if values is None:
+            given = await self.desk.read(parameters.samples, bare(sql), policy)
+        else:
+            given = [plain(value) for value in values]
+        bound = parameters.bind(bare(sql), given)
+        plan = await self.desk.read(parse, bound, policy)
+        return fields(plan, intervals=self.knobs.intervals)
+
+
+def _explained(sql: str) -> str:
+    """What stands after EXPLAIN, if it stands there."""
+    return re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
+
+
+def _is_catalog(table: Node, own: set[str], named: set[str]) -> bool:
+    schema = table["db"].name.lower() if table.get("db") else ""
+    if schema in ("pg_catalog", "information_schema"):
+        return True
+    if table.this.kind != "Identifier":  # a function
+        return True
+    name = table.name.lower()
+    return not schema and name not in own and (name in named or name.startswith("pg_"))
+
+
+def _errors(shown: Shown, rows: list[dict[str, Any]], level: str) -> str:
+    """How wrong the numbers may be: for every column the widest of its intervals."""
+    told = []
+    for name in (each for each in shown.release.columns if f"{each}_low" in shown.release.columns):
+        halves = [
+            max(row[name] - row[f"{name}_low"], row[f"{name}_high"] - row[name])
+            for row in rows
+            if row[name] is not None
+        ]
+        if halves:
+            told.append(f"{name} ± {max(halves):,.4g}")
+    if not told:
+        return ""
+    widest = " (the widest row)" if len(rows) > 1 else ""
+    return f"With probability {level}: {', '.join(told)}{widest}."

@@ -1,0 +1,208 @@
+"""Statements of a session that are no questions: what they are, and the settings they change."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import sfumato
+from sfumato.curator.release import Release
+from sfumato.errors import InvalidParameter, SyntaxRefused, UnknownName
+from sfumato.server.catalog import VERSION
+
+# texts, names, comments and dollar quotes, in which a semicolon ends nothing
+_PARTS = re.compile(
+    r"[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\1|;",
+    re.DOTALL,
+)
+_BLANK = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)+", re.DOTALL)
+_SET = re.compile(
+    r"SET\s+(?:SESSION\s+|LOCAL\s+)?([\w.]+)\s*(?:=|\s+TO\s+)\s*(.+)", re.IGNORECASE | re.DOTALL
+)
+REPORTED = {  # as the protocol spells them
+    "application_name": "application_name",
+    "client_encoding": "client_encoding",
+    "datestyle": "DateStyle",
+    "intervalstyle": "IntervalStyle",
+    "standard_conforming_strings": "standard_conforming_strings",
+    "timezone": "TimeZone",
+}
+DEFAULTS = {
+    "application_name": "",
+    "bytea_output": "hex",
+    "client_encoding": "UTF8",
+    "client_min_messages": "notice",
+    "datestyle": "ISO, MDY",
+    "default_table_access_method": "heap",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "on",
+    "extra_float_digits": "1",
+    "integer_datetimes": "on",
+    "intervalstyle": "postgres",
+    "is_superuser": "off",
+    "jit": "off",
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "search_path": "public",
+    "server_encoding": "UTF8",
+    "server_version": f"{VERSION} (Sfumato {sfumato.__version__})",
+    "server_version_num": f"{VERSION.partition('.')[0]}0000",
+    "session_authorization": "",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "row_security": "on",
+    "timezone": "UTC",
+    "transaction_isolation": "read committed",
+    "transaction_read_only": "on",
+    "transaction_deferrable": "off",
+    "wal_level": "replica",
+}
+PRICE = ("epsilon", "rho", "delta", "tune")
+OURS = {
+    **dict.fromkeys((f"sfumato.{name}" for name in PRICE), ""),
+    "sfumato.intervals": "off",
+    "sfumato.level": "0.95",
+}
+FIXED = ("server_version", "server_version_num", "server_encoding", "integer_datetimes", "is_superuser")
+
+
+def split(sql: str) -> list[str]:
+    """The statements of a text.
+
+    >>> split("SET a = ';'; SELECT 1 -- ;")
+    ["SET a = ';'", ' SELECT 1 -- ;']
+    """
+    found, start = [], 0
+    for part in _PARTS.finditer(sql):
+        if part.group() == ";":
+            found.append(sql[start : part.start()])
+            start = part.end()
+    return [each for each in [*found, sql[start:]] if bare(each)]
+
+
+def bare(sql: str) -> str:
+    """A statement without blanks and comments around it."""
+    if (before := _BLANK.match(sql)) is not None:
+        sql = sql[before.end() :]
+    return sql.strip().rstrip(";").strip()
+
+
+def words(sql: str) -> list[str]:
+    """The first words of a statement, in capitals."""
+    return [word.upper() for word in re.findall(r"[A-Za-z_]+", bare(sql)[:200])[:4]]
+
+
+@dataclass(slots=True)
+class Knobs:
+    """The settings of one session."""
+
+    values: dict[str, str] = field(default_factory=lambda: {**DEFAULTS, **OURS})
+    first: dict[str, str] = field(default_factory=dict)  # as the connection began
+
+    def begin(self) -> None:
+        """From now on RESET goes back to what is set now."""
+        self.first = dict(self.values)
+
+    def set(self, name: str, value: str) -> list[tuple[str, str]]:
+        """Change a setting; what clients want to be told of it."""
+        key = name.lower()
+        if key.startswith("sfumato."):
+            value = self._checked(key, value)
+        elif key in FIXED:
+            raise InvalidParameter(name, value, "it cannot be changed")
+        elif key == "client_encoding" and value.strip("'\"").upper().replace("-", "") not in (
+            "UTF8",
+            "UNICODE",
+        ):
+            raise InvalidParameter(name, value, "this door speaks UTF8 only")
+        elif key == "client_encoding":
+            value = "UTF8"
+        elif key == "datestyle":
+            value = "ISO, MDY"  # the only one that is written
+        self.values[key] = value
+        return [(REPORTED[key], value)] if key in REPORTED else []
+
+    def _checked(self, key: str, value: str) -> str:
+        if key not in OURS:
+            raise UnknownName("setting", key, OURS, sql="", span=None)
+        if key == "sfumato.intervals":
+            if value.lower() not in ("on", "off", "true", "false", "1", "0"):
+                raise InvalidParameter(key, value, "write on or off")
+            return "on" if value.lower() in ("on", "true", "1") else "off"
+        if key == "sfumato.level":
+            Release.check_level(value)
+            return value
+        if value:
+            try:
+                number = Fraction(value)
+            except (ValueError, ZeroDivisionError):
+                number = Fraction(0)
+            if number <= 0:
+                raise InvalidParameter(key, value, "write a number above 0, such as '0.1'")
+        return value
+
+    def reset(self, name: str) -> list[tuple[str, str]]:
+        """Back to what it was when the connection began."""
+        if name.lower() != "all":
+            return self.set(name, self.first.get(name.lower(), ""))
+        self.values = dict(self.first)
+        return [(shown, self.values[key]) for key, shown in REPORTED.items()]
+
+    def show(self, name: str) -> str:
+        """A setting."""
+        key = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}.get(
+            name, name
+        )
+        if key not in self.values:
+            raise UnknownName("setting", name, self.values, sql="", span=None)
+        return self.values[key]
+
+    def price(self) -> dict[str, str | None]:
+        """What a question may cost."""
+        return {name: self.values[f"sfumato.{name}"] or None for name in PRICE}
+
+    @property
+    def intervals(self) -> bool:
+        """Whether the ends of intervals are columns."""
+        return self.values["sfumato.intervals"] == "on"
+
+    @property
+    def level(self) -> str:
+        """How sure intervals are."""
+        return self.values["sfumato.level"]
+
+
+def assignment(sql: str) -> tuple[str, str] | None:
+    """The name and value of a SET; None if it sets nothing that matters here.
+
+    >>> assignment("SET sfumato.epsilon TO '0.1'")
+    ('sfumato.epsilon', '0.1')
+    """
+    text = bare(sql)
+    upper = text.upper()
+    if re.match(
+        r"SET\s+(SESSION\s+CHARACTERISTICS|TRANSACTION|CONSTRAINTS|ROLE|SESSION\s+AUTHORIZATION)\b", upper
+    ):
+        return None
+    if (
+        zone := re.match(r"SET\s+(?:SESSION\s+|LOCAL\s+)?TIME\s+ZONE\s+(.+)", text, re.IGNORECASE)
+    ) is not None:
+        return "timezone", _unquoted(zone[1])
+    if (names := re.match(r"SET\s+NAMES\s+(.+)", text, re.IGNORECASE)) is not None:
+        return "client_encoding", _unquoted(names[1])
+    found = _SET.fullmatch(text)
+    if found is None:
+        raise SyntaxRefused(
+            "this is not a SET that can be read", "Write: SET sfumato.epsilon = '0.1'", sql=sql
+        )
+    return found[1], _unquoted(found[2])
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1].replace(value[0] * 2, value[0])
+    return "" if value.upper() == "DEFAULT" else value
