@@ -324,3 +324,7 @@ def working(message: str) -> Iterator[None]:
 def print_json(facts: dict[str, Any]) -> None:
     """For programs."""
     click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
