@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "anonymity": set(),
     "workloads": SPINE,
     "learning": SPINE,
+    "client": {"curator", "exact"},
     "curator": {"sources", "queries", "utility", *SPINE},
 }
 EVERYTHING = {"cli", "server"}  # these may combine the rooms
@@ -52,6 +53,7 @@ CLOCKS = {
     "attacks",
     "budget",
     "cli",
+    "client",
     "server",
     "curator",
 }  # the curator only hands the clock on to the ledger

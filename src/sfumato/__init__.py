@@ -44,6 +44,7 @@ __all__ = [
     "TooMany",
     "UnknownName",
     "Unsupported",
+    "connect",
     "open",
 ]
 
@@ -55,10 +56,12 @@ _HOMES = {
     "Guarantee": "sfumato.mechanisms",
     "Question": "sfumato.curator.database",
     "Release": "sfumato.curator.release",
+    "connect": "sfumato.client",
     "open": "sfumato.curator.database",
 }
 
 if TYPE_CHECKING:
+    from sfumato.client import connect
     from sfumato.curator.budget import Budget
     from sfumato.curator.database import Batch, Database, Question, open  # noqa: A004  # sf.open
     from sfumato.curator.explanation import Explanation

@@ -90,7 +90,11 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LATER:
-            command: click.Command = import_module(_LATER[cmd_name][0]).command
+            try:
+                command: click.Command = import_module(_LATER[cmd_name][0]).command
+            except ImportError as error:
+                extra = 'Run: pip install "sfumato[server]"' if cmd_name == "serve" else "Install it."
+                raise click.ClickException(f"{cmd_name} needs the package {error.name}. {extra}") from None
             return command
         return super().get_command(ctx, cmd_name)
 

@@ -4,7 +4,7 @@ Only a server makes the analyst untrusted for real: data and ledger live where s
 room adds no way to an answer. Every door goes through one `desk`, which asks the curator and nobody else, so
 what the curator promises holds here: one budget, one ledger, one stored release for one question.
 
-What it rests on: law 2 (a charge is never taken back, so a cancel or a lost connection only stops waiting),
+It rests on: law 2 (a charge is never taken back, so a cancel or a lost connection only stops waiting),
 law 3 (errors are outputs, and so is time: `deadlines`), law 8 (analysts' text never reaches an engine: also
 not that of a catalog query, which `lookup` reads itself), and SCRAM (RFC 5802, 7677) for who comes in.
 
@@ -13,6 +13,7 @@ not that of a catalog query, which `lookup` reads itself), and SCRAM (RFC 5802, 
     deadlines   when an answer leaves
     http        the HTTP API                    openapi     its description
     wire        the Postgres wire door          frames, values, scram    its messages, types and handshake
-    catalog     what pg_catalog says of the policy's tables; lookup answers queries on it
+    session     what it does with a statement   statements               settings, and what is no question
+    catalog     what pg_catalog says of the policy's tables; lookup, evaluate and scalars answer queries on it
     workers     processes, sockets, stopping
 """

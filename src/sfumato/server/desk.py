@@ -452,6 +452,8 @@ class _Retried:
         for each in noted:
             if each["key"] == name and (kept := self.asked.kept(version=each["version"])) is not None:
                 return kept
+        if not noted and (kept := self.asked.kept()) is not None:
+            return kept  # free, so there is nothing that a retry could pay twice
         version = ledger.data_version
         if not noted or (noted[-1]["key"], noted[-1]["version"]) != (name, version):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import datetime
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from starlette.routing import Route
 
 import sfumato
 from sfumato.cli.files import rewrite
-from sfumato.curator.release import LEVEL
+from sfumato.curator.release import LEVEL, is_label
 from sfumato.errors import (
     AccessDenied,
     BudgetExceeded,
@@ -40,6 +41,7 @@ from sfumato.server import openapi, owner
 from sfumato.server.access import say
 from sfumato.server.desk import Caller, Wanted, check_role
 from sfumato.server.people import DAYS
+from sfumato.server.values import KIND_OF, fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -188,7 +190,8 @@ class Door:
         """What a question would cost and how exact it would be; free."""
         caller, desk = self._caller(request)
         body = await _body(request, {"sql": (str,), **PRICE})
-        return _json((await desk.explain(caller, _wanted(body))).as_dict())
+        explanation = await desk.explain(caller, _wanted(body))
+        return _json({**explanation.as_dict(), "text": repr(explanation)})
 
     async def release(self, request: Request) -> Response:
         """Ask: charged once, free when it is asked again."""
@@ -456,7 +459,14 @@ def _written(shown: Shown, form: str, level: str) -> bytes:
 
 
 def _facts(release: Release, level: str) -> dict[str, Any]:
-    return {"columns": release.columns, **release.as_dict(level), "currency": release.left.currency}
+    kinds: list[str] = []
+    ends: list[int] = []
+    for field, output in zip(fields(release.plan, intervals=False), release.plan.outputs, strict=True):
+        is_name = is_label(output.expression)
+        kinds += [KIND_OF[field.oid]] if is_name else ["number"] * 3
+        ends += [0] if is_name else [0, -1, 1]
+    types = {"types": kinds, "ends": ends}
+    return {"columns": release.columns, **types, **release.as_dict(level), "currency": release.left.currency}
 
 
 def _format(request: Request) -> str:
@@ -530,13 +540,23 @@ def _checked(found: dict[str, Any], known: dict[str, tuple[type, ...]]) -> dict[
 def _wanted(body: dict[str, Any]) -> Wanted:
     if "sql" not in body:
         raise Malformed('there is no question. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
-    values = body.get("parameters", [])
-    if not all(value is None or isinstance(value, (str, int, float)) for value in values):
-        raise Malformed(
-            "parameters are texts, numbers, true, false or null; write a date as DATE $1 in the text"
-        )
+    values = [_parameter(value) for value in body.get("parameters", [])]
     price = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
     return Wanted(body["sql"], **price, parameters=tuple(values))
+
+
+def _parameter(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    reads = {"date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat}
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, text),) = value.items()
+        try:
+            return reads[kind](text)
+        except (KeyError, TypeError, ValueError):
+            pass
+    told = "parameters are texts, numbers, true, false, null"
+    raise Malformed(f'{told}, {{"date": "2024-01-31"}} or {{"timestamp": "2024-01-31T12:00:00"}}')
 
 
 def _text(value: Any) -> str | None:

@@ -29,8 +29,8 @@ _PRICE: dict[str, Any] = {
     "tune": _NUMBER,
     "parameters": {
         "type": ["array", "null"],
-        "items": {"type": ["string", "number", "boolean", "null"]},
-        "description": "Values for $1, $2, ... in the question.",
+        "items": {"type": ["string", "number", "boolean", "null", "object"]},
+        "description": 'Values for $1, $2, ...; a date is {"date": "2024-01-31"}.',
     },
 }
 _QUESTION: dict[str, Any] = {
@@ -46,6 +46,12 @@ _RELEASE: dict[str, Any] = {
     "properties": {
         "columns": {"type": "array", "items": _TEXT},
         "rows": {"type": "array", "items": {"type": "object"}},
+        "types": {"type": "array", "items": _TEXT, "description": "The type of every column."},
+        "ends": {
+            "type": "array",
+            "items": {"enum": [-1, 0, 1]},
+            "description": "Which columns are ends of an interval: -1 lower, 1 upper.",
+        },
         "charged": _TEXT,
         "left": _TEXT,
         "currency": _TEXT,

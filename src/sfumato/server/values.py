@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.curator.release import is_label
 from sfumato.errors import InvalidParameter
 from sfumato.queries.plan import (
     Chosen,
@@ -102,6 +103,9 @@ OF_KIND: dict[Kind, int] = {
 }
 
 
+KIND_OF: dict[int, Kind] = {oid: kind for kind, oid in OF_KIND.items()}
+
+
 def array_of(oid: int) -> int:
     """The type of arrays of a type; of texts if there is none."""
     return BY_OID[oid].array if oid in BY_OID and BY_OID[oid].array else TYPES["text"].array
@@ -125,19 +129,15 @@ def fields(plan: Plan, *, intervals: bool) -> list[Field]:
     for output in plan.outputs:
         oid = _type(output.expression, plan)
         found.append(Field(output.name, oid))
-        if intervals and not _is_label(output.expression):
+        if intervals and not is_label(output.expression):
             found += [Field(f"{output.name}_low", oid, -1), Field(f"{output.name}_high", oid, 1)]
     return found
-
-
-def _is_label(expression: Expression) -> bool:
-    return isinstance(expression, KeyOf) or (isinstance(expression, Chosen) and expression.low is None)
 
 
 def _type(expression: Expression, plan: Plan) -> int:
     if isinstance(expression, KeyOf):
         return OF_KIND[plan.keys[expression.index].expression.domain.kind]
-    if _is_label(expression):
+    if is_label(expression):
         assert isinstance(expression, Chosen)
         measure = plan.measures[expression.measure]
         assert isinstance(measure, Kinds)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sfumato.errors import InvalidParameter, ServerError, SfumatoError
@@ -295,20 +296,11 @@ def _web(config: Config, desks: dict[str, Desk]) -> uvicorn.Config:
 def main() -> None:
     """What the parent starts."""
     try:
-        with asyncio.Runner(loop_factory=_loop()) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work(json.loads(sys.argv[1])))
     except SfumatoError as error:
         print(f"refused: {error}", file=sys.stderr)
         sys.exit(1)
-
-
-def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 if __name__ == "__main__":
