@@ -31,7 +31,7 @@ from sfumato.server.workers import Config, first_tokens, serve
 @click.option("--rate", default=50.0, show_default=True, help="Requests of a person in a second.")
 @click.option("--running", default=2, show_default=True, help="New questions of a person at a time.")
 @click.option(
-    "--threads", default=4, show_default=True, help="New questions of everybody at a time, a worker."
+    "--threads", default=8, show_default=True, help="New questions of everybody at a time, a worker."
 )
 @click.option("--late", default=20, show_default=True, help="Late or failed answers that stop an analyst.")
 @click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")

@@ -9,6 +9,7 @@ import math
 import os
 import platform
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +43,7 @@ from sfumato.sources.duckdb import DuckDB, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from sfumato.budget import Draw, Kept, Receipt
     from sfumato.curator.promises import Lost
@@ -54,9 +56,17 @@ if TYPE_CHECKING:
     from sfumato.queries.sensitivity import Derivation, Watched
     from sfumato.sources.printing import Answer
 
+    Pace = Callable[..., AbstractContextManager[None]]
+
 
 class Database:
-    """A database behind a policy. Ask it with `sql`; nothing else reads a row."""
+    """A database behind a policy. Ask it with `sql`; nothing else reads a row.
+
+    `pace` is entered after a charge and left before its release is stored: how long the engine takes depends
+    on the data, so whoever makes a promise about time waits there. The library makes none.
+    """
+
+    pace: Pace = staticmethod(lambda *_: nullcontext())
 
     def __init__(
         self, policy: Policy, source: DuckDB, ledger: Ledger, coins: Coins, analyst: str = ""
@@ -400,15 +410,12 @@ class Database:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
         self.ledger.data_changed()
 
-    def release(self, question: Question, *, charged: Callable[[], None] = lambda: None) -> Release:
+    def release(self, question: Question) -> Release:
         """Charge, run, draw, store, show: in that order (law 2).
 
         If anything fails after the charge, the charge stays: a refund would tell something about the data.
-        `charged` is called after the charge, before a row is read: what comes later takes time that depends
-        on the data.
         """
         if question.tuning is not None:
-            charged()
             question = self._tuned(question)
         plan, query = question.plan, question.query
         if (repeated := self.kept(question)) is not None:
@@ -417,8 +424,9 @@ class Database:
         receipt = self.ledger.charge(  # on disk before a row is read
             query.spend, self.key(plan), slack=query.slack, question=question.text, analyst=self.analyst
         )
-        charged()
-        shown = self.ledger.keep(receipt, self.drawn(question))  # on disk before it is seen; the first wins
+        with self.pace(plan):
+            drawn = self.drawn(question)
+        shown = self.ledger.keep(receipt, drawn)  # on disk before it is seen; the first wins
         gains = self.gains(query, paid=True)
         return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst, gains)
 
@@ -439,11 +447,12 @@ class Database:
         found = self.ledger.kept(key, query.spend, slack=query.slack, version=version)
         return None if found is None else self._repeated(question.plan, found)
 
-    def on_behalf_of(self, analyst: str) -> Database:
-        """The same database, engine and ledger, asked by somebody else."""
+    def on_behalf_of(self, analyst: str, pace: Pace | None = None) -> Database:
+        """The same database, engine and ledger, asked by somebody else, and perhaps at another pace."""
         check_name(analyst)
         other = copy.copy(self)
         other.analyst = analyst
+        other.pace = pace or self.pace
         return other
 
     def _repeated(self, plan: Plan, kept: Kept) -> Release:
@@ -531,9 +540,9 @@ class Question:
         """The stored release that answers it, about the data as they are or as they were; free."""
         return None if self.tuning is not None else self.database.kept(self, version=version)
 
-    def release(self, *, charged: Callable[[], None] = lambda: None) -> Release:
+    def release(self) -> Release:
         """Spend the price and get the numbers; asking again is free."""
-        return self.database.release(self, charged=charged)
+        return self.database.release(self)
 
     def __repr__(self) -> str:
         return (
@@ -588,11 +597,8 @@ class Batch:
         found = self.database.ledger.kept(self.key, self.spend, slack=self.slack, version=version)
         return None if found is None or found.spend != self.spend else self._shown(found.drawn, found.receipt)
 
-    def release(self, *, charged: Callable[[], None] = lambda: None) -> Releases:
-        """Spend the price and get all the numbers; asking the same batch again is free.
-
-        `charged` is called after the charge, before a row is read.
-        """
+    def release(self) -> Releases:
+        """Spend the price and get all the numbers; asking the same batch again is free."""
         ledger = self.database.ledger
         if (repeated := self.kept()) is not None:
             return repeated
@@ -601,8 +607,9 @@ class Batch:
         receipt = ledger.charge(
             self.spend, self.key, slack=self.slack, question=text, analyst=self.database.analyst
         )
-        charged()
-        return self._shown(ledger.keep(receipt, self._drawn()), receipt)
+        with self.database.pace(*(question.plan for question in self.questions)):
+            drawn = self._drawn()
+        return self._shown(ledger.keep(receipt, drawn), receipt)
 
     def _drawn(self) -> Secret[Draw]:
         """All vectors of all questions, one after the other; what is asked twice is run once, drawn twice."""

@@ -6,7 +6,7 @@ release or an error; they differ only in how they say it.
 * An answer that was stored is handed out at once: nothing about its time depends on the data.
 * A new question runs in a thread, in a task of its own. Whoever stops waiting (a cancel, a lost connection)
   stops nothing: the charge stays, the release is stored, and asking again is free (law 2).
-* It leaves at a deadline (`deadlines`); that it came late or failed is on disk before it leaves.
+* It is stored, and leaves, at a deadline (`deadlines`); that it came late or failed is on disk before that.
 * A retry under an idempotency key finds what was asked under it first, in the ledger.
 """
 
@@ -19,6 +19,7 @@ import os
 import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -41,13 +42,14 @@ from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from sfumato.budget import Ledger
-    from sfumato.curator.database import Batch, Question
+    from sfumato.curator.database import Batch, Database, Question
     from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release, Releases
     from sfumato.queries.declared import Value
+    from sfumato.queries.plan import Plan
     from sfumato.server.people import Person
 
 T = TypeVar("T")
@@ -67,7 +69,7 @@ class Settings:
 
     rate: float = 50.0  # things a person may ask in a second, free ones too
     running: int = 2  # new questions of a person at a time
-    threads: int = 4  # new questions of everybody at a time
+    threads: int = 8  # new questions of everybody at a time
     late: int = 20  # answers of a person that may come late or fail
     pace: float = 1.0  # how much slower than usual the machine is taken to be
     deadlines: bool = True
@@ -111,8 +113,8 @@ class Shown:
 class Asked(Protocol[T_co]):
     """Something that is charged and released."""
 
-    def release(self, *, charged: Callable[[], None]) -> T_co:
-        """Charge, say so, and answer."""
+    def release(self) -> T_co:
+        """Charge, and answer."""
 
 
 class Recent(Generic[T]):
@@ -272,14 +274,13 @@ class Desk:
         known = self._shown.get(remembered)
         if not key and known is not None and known[0] == stamp is not None:
             return known[1]
-        question = replace(question, database=self.database.on_behalf_of(who))
+        question = replace(question, database=self._view(who))
         if not key and (kept := await self.read(question.kept)) is not None:
             shown = Shown(kept)
             if stamp is not None:
                 self._shown.put(remembered, (stamp, shown))
             return shown
-        due = deadline(question.plan, self.database.policy, self.settings.pace)
-        return Shown(await self._new(who, question, due, self._retried(who, question, key, wanted)))
+        return Shown(await self._new(who, question, self._retried(who, question, key, wanted)))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
         about, told = json.dumps([who, key]), _fingerprint(*wanted)
@@ -300,22 +301,25 @@ class Desk:
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
         check_key(key)
-        view = self.database.on_behalf_of(caller.person.name)
+        view = self._view(caller.person.name)
         questions = [replace(await self.question(each), database=view) for each in wanted]
         batch = await self.read(lambda: view.batch(questions, delta=delta))
-        due = sum(deadline(each.plan, self.database.policy, self.settings.pace) for each in questions)
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
-        return await self._new(who, batch, due, self._retried(who, batch, key, together, *wanted))
+        return await self._new(who, batch, self._retried(who, batch, key, together, *wanted))
 
-    async def _new(self, who: str, asked: Asked[T], due: float, retried: _Retried | None) -> T:
+    def _view(self, who: str) -> Database:
+        """The database as somebody asks it: at the pace of deadlines."""
+        return self.database.on_behalf_of(who, lambda *plans: self._paced(who, *plans))
+
+    async def _new(self, who: str, asked: Asked[T], retried: _Retried | None) -> T:
         """Run it to its end, whoever still waits for it."""
         if sum(self._running.values()) >= self.settings.threads + WAITING:
             raise TooMany("too many new questions are waiting", 5)
         if self._running[who] >= self.settings.running:
             raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
         self._running[who] += 1
-        task = asyncio.create_task(self._run(who, cast("Asked[T]", retried) if retried else asked, due))
+        task = asyncio.create_task(self._run(who, cast("Asked[T]", retried) if retried else asked))
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return await asyncio.shield(task)
@@ -325,39 +329,46 @@ class Desk:
         if not task.cancelled():
             task.exception()  # whoever asked may be gone
 
-    async def _run(self, who: str, asked: Asked[T], due: float) -> T:
-        loop, began = asyncio.get_running_loop(), list[float]()
+    async def _run(self, who: str, asked: Asked[T]) -> T:
         try:
             if await self.read(owner.late, self.database.ledger, who) >= self.settings.late:
                 raise Stopped(who, self.settings.late)
-            found = failure = None
-            try:
-                run = lambda: asked.release(charged=lambda: began.append(loop.time()))  # noqa: E731
-                found = await loop.run_in_executor(self._engine, run)
-            except SfumatoError as error:
-                failure = error
-            if began:
-                await self._leave(who, began[0], due, isinstance(failure, QueryFailed))
-            if failure is not None:
-                raise failure
-            assert found is not None
-            return found
+            running = asyncio.get_running_loop().run_in_executor(self._engine, asked.release)
+            await asyncio.wait([running])
+            failure = running.exception()
+            if failure is None or isinstance(failure, SfumatoError):
+                return running.result()
+            say("internal error", kind=type(failure).__name__)  # never its text
+            raise QueryFailed
         finally:
             self._running[who] -= 1
             if not self._running[who]:
                 del self._running[who]
 
-    async def _leave(self, who: str, began: float, due: float, failed: bool) -> None:
-        """Wait for the deadline, and write down that it was missed or that an engine failed."""
-        loop = asyncio.get_running_loop()
-        times = doublings(loop.time() - began, due) if self.settings.deadlines else 0
+    @contextmanager
+    def _paced(self, who: str, *plans: Plan) -> Iterator[None]:
+        """Keep what is done inside until its deadline: only then is it stored, and can be seen in any way.
+
+        The thread waits, too, so that nobody can tell from a queue how long somebody else's question took.
+        """
+        began, failed = time.monotonic(), True
+        try:
+            yield
+            failed = False
+        finally:
+            self._leave(who, began, plans, failed)
+
+    def _leave(self, who: str, began: float, plans: Sequence[Plan], failed: bool) -> None:
+        policy, settings = self.database.policy, self.settings
+        due = sum(deadline(plan, policy, settings.pace) for plan in plans)
+        times = doublings(time.monotonic() - began, due) if settings.deadlines else 0
         if times or failed:
             self.counts["late", "failed" if failed else "late"] += 1
             facts = {"analyst": who, "doublings": times, "failed": failed}
-            await self.read(lambda: self.database.ledger.note(owner.LATE, facts, about=who))
-        if self.settings.deadlines:
-            times = doublings(loop.time() - began, due)
-            await asyncio.sleep(began + due * 2**times - loop.time())
+            self.database.ledger.note(owner.LATE, facts, about=who)  # on disk before anything leaves
+        if settings.deadlines:
+            times = doublings(time.monotonic() - began, due)
+            time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
 
     # Around it ----------------------------------------------------------------------------------------
 
@@ -441,7 +452,8 @@ class _Retried:
     told: str
     about: str
 
-    def release(self, *, charged: Callable[[], None]) -> Release | Releases:
+    def release(self) -> Release | Releases:
+        """What was released under the key, or what is released now."""
         ledger, name = self.ledger, self.asked.key
         noted = ledger.notes("asked", self.about)
         if any(each["asked"] != self.told for each in noted):
@@ -463,7 +475,7 @@ class _Retried:
                     "under another key: that is a new question about the new data."
                 )
             self._note(name, version)
-        found = self.asked.release(charged=charged)
+        found = self.asked.release()
         if ledger.data_version != version:  # the data changed in between
             self._note(name, ledger.data_version)
         return found
