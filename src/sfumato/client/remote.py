@@ -79,6 +79,7 @@ class _Line:
         self._host, self._port, self._context = host, port, context
         self._token = token
         self._own = threading.local()
+        self._open: list[http.client.HTTPConnection] = []  # of all threads
 
     def send(self, method: str, path: str, body: Any = None, *, key: str = "", repeat: bool = True) -> Any:
         """What the server answers, as JSON; an error as the exception that it is."""
@@ -118,14 +119,20 @@ class _Line:
                     self._host, self._port, timeout=SECONDS, context=self._context
                 )
             self._own.connection = found
+            self._open.append(found)
         return found
 
     def close(self) -> None:
-        """Hang up; the next request calls again."""
+        """Hang up; the next request of this thread calls again."""
         found = getattr(self._own, "connection", None)
         if found is not None:
             found.close()
+            self._open.remove(found)
             self._own.connection = None
+
+    def __del__(self) -> None:
+        for each in getattr(self, "_open", ()):
+            each.close()
 
 
 def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:

@@ -390,13 +390,12 @@ class Desk:
         self.log.write(**facts, outcome="ok", **_receipt(found))
         return found
 
-    def words(self, error: SfumatoError) -> str:
+    def words(self, told: str) -> str:
         """What an error says to strangers: without the folders of this machine."""
         folders = {self.path.parent, self.database.ledger.path.parent, self.database.policy.database.parent}
-        text = str(error)
         for folder in sorted(map(str, folders), key=len, reverse=True):
-            text = text.replace(f"{folder}/", "")
-        return text
+            told = told.replace(f"{folder}/", "")
+        return told
 
     def note(self, caller: Caller, act: str, outcome: str = "ok") -> None:
         """Write down something that is no question."""

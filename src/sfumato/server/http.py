@@ -365,8 +365,12 @@ class Door:
 
     # Who it is ----------------------------------------------------------------------------------------
 
+    def desk_of(self, request: Request) -> Desk | None:
+        """The database that a request is about, if there is one."""
+        return self._desks.get(request.path_params.get("database", ""))
+
     def _desk(self, request: Request) -> Desk:
-        desk = self._desks.get(request.path_params["database"])
+        desk = self.desk_of(request)
         if desk is None:
             raise self._stranger(request, next(iter(self._desks.values())))
         return desk
@@ -413,27 +417,22 @@ class _Methods:
         status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
         if isinstance(error, AccessDenied):
             status = 403 if "is for" in str(error) else 401
-        response = _error(type(error).__name__, self._words(error, request), status, **_more(error))
+        desk = self._door.desk_of(request)
+        words = (lambda told: told) if desk is None else desk.words
+        response = _error(type(error).__name__, words(str(error)), status, **_more(error, words))
         if isinstance(error, TooMany):
             response.headers["retry-after"] = str(max(1, round(error.seconds)))
         if status == 401:
             response.headers["www-authenticate"] = 'Bearer realm="sfumato"'
         return response
 
-    def _words(self, error: SfumatoError, request: Request) -> str:
-        desk = self._door._desks.get(request.path_params.get("database", ""))
-        return str(error) if desk is None else desk.words(error)
 
-
-def _more(error: SfumatoError) -> dict[str, Any]:
+def _more(error: SfumatoError, words: Callable[[str], str]) -> dict[str, Any]:
     """What programs can use: where it is wrong, and what to write instead."""
     if not isinstance(error, QueryRefused):
         return {}
-    return {
-        "problem": error.problem,
-        "advice": error.advice,
-        "span": list(error.span) if error.span else None,
-    }
+    told = {"problem": words(error.problem), "advice": words(error.advice)}
+    return {**told, "span": list(error.span) if error.span else None}
 
 
 async def _missing(request: Request, _: Exception) -> Response:

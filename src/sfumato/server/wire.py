@@ -522,11 +522,12 @@ class Session(Statements):
     def _complain(self, error: SfumatoError, sql: str, *, notice: bool = False) -> None:
         """An error of ours in the form of the protocol."""
         code = next((code for kind, code in CODES if isinstance(error, kind)), "XX000")
-        told, hint, detail, place = self.desk.words(error), "", "", 0
+        told, hint, detail, place = self.desk.words(str(error)), "", "", 0
         if isinstance(error, UnknownName):
             code = "42P01" if "table" in error.kind else "42704" if error.kind == "setting" else "42703"
         if isinstance(error, QueryRefused):
-            told, hint, detail = error.problem, error.advice, "Nothing was spent and no row was read."
+            told, hint = self.desk.words(error.problem), self.desk.words(error.advice)
+            detail = "Nothing was spent and no row was read."
             if error.span is not None and error.sql and sql:
                 place = max(0, sql.find(error.sql)) + error.span[0] + 1
         kind, severity = (b"N", "WARNING") if notice else (b"E", "ERROR")

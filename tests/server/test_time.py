@@ -1,0 +1,150 @@
+"""When answers leave, and that nothing shows earlier that they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from tests.serving import hospital
+
+import sfumato as sf
+from sfumato.server import owner
+from sfumato.server.deadlines import deadline, doublings, rounded, size_class
+from sfumato.server.desk import Caller, Desk, Settings, Wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT = Wanted("SELECT COUNT(*) AS n FROM visits", epsilon="1")
+
+
+def desk(folder: Path, **settings: Any) -> tuple[Desk, Caller]:
+    made = Desk(hospital(folder), Settings(rate=1e6, **settings))
+    made.people.add("ana", "analyst")
+    person = made.people.get("ana")
+    assert person is not None
+    return made, Caller(person, "test")
+
+
+def moments(made: Desk) -> tuple[float, float]:
+    """When the last charge was made, and when its release was stored."""
+    entries = made.database.ledger.entries()
+    charge = [each.at for each in entries if each.kind == "charge"][-1]
+    return charge, next(each.at for each in entries if each.kind == "release" and each.at >= charge)
+
+
+def test_a_deadline_depends_on_the_plan_and_on_declared_sizes_alone(tmp_path: Path) -> None:
+    small, large = hospital(tmp_path / "small"), hospital(tmp_path / "large")
+    with duckdb.connect(str(large.parent / "hospital.duckdb")) as connection:
+        connection.execute(
+            "INSERT INTO visits SELECT 1, 'surgery', DATE '2025-01-01', 1, NULL FROM range(1000000)"
+        )
+    found = []
+    for policy in (small, large):
+        database = sf.open(policy)
+        question = database.sql(COUNT.sql, epsilon="1")
+        found.append(deadline(question.plan, database.policy))
+    assert found[0] == found[1]
+    text = small.read_text().replace("rows = 6_000", "rows = 100_000_000")
+    small.write_text(text)
+    database = sf.open(small)
+    assert deadline(database.sql(COUNT.sql, epsilon="1").plan, database.policy) > 10 * found[0]
+
+
+def test_sizes_and_deadlines_are_coarse() -> None:
+    assert [size_class(rows) for rows in (1, 2, 10, 11, 10**12)] == [1, 10, 10, 100, 10**12]
+    assert [rounded(seconds) for seconds in (0.04, 0.0625, 1.0, 1.1)] == [0.0625, 0.0625, 1.0, 2.0]
+    assert [doublings(took, 1.0) for took in (0.0, 1.0, 1.01, 2.0, 2.01, 9.0)] == [0, 0, 1, 1, 2, 4]
+
+
+def test_a_release_is_stored_at_its_deadline_and_not_before(tmp_path: Path) -> None:
+    made, caller = desk(tmp_path, pace=8.0)
+    due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 8.0)
+    began = time.monotonic()
+    asyncio.run(made.ask(caller, COUNT))
+    assert time.monotonic() - began >= due
+    charged, stored = moments(made)
+    assert stored - charged >= due - 0.001  # by another clock
+    began = time.monotonic()
+    assert asyncio.run(made.ask(caller, COUNT)).release.cost.amount == 0
+    assert time.monotonic() - began < due  # what is stored is repeated at once
+
+
+def test_nothing_shows_that_a_release_is_ready(tmp_path: Path) -> None:
+    made, caller = desk(tmp_path, pace=40.0)
+    due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 40.0)
+
+    async def looked() -> None:
+        asking = asyncio.create_task(made.ask(caller, COUNT))
+        began = time.monotonic()
+        while not made.database.ledger.history():
+            await asyncio.sleep(0.01)
+        asking.cancel()  # whoever stops waiting learns nothing earlier
+        heads = set()
+        while time.monotonic() - began < due * 0.8:
+            heads.add(made.database.ledger.head)
+            assert [each.redeemed for each in made.database.ledger.history()] == [False]
+            assert made.database.kept(made.database.sql(COUNT.sql, epsilon="1")) is None
+            await asyncio.sleep(0.05)
+        assert len(heads) == 1
+        assert await made.finish(60) == 0
+        assert [each.redeemed for each in made.database.ledger.history()] == [True]
+
+    asyncio.run(looked())
+    assert asyncio.run(made.ask(caller, COUNT)).release.cost.amount == 0  # stored although nobody waited
+
+
+def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_asks(tmp_path: Path) -> None:
+    made, caller = desk(tmp_path, pace=2.0**-20, late=30)
+    counts = [0]
+    for n in range(1, 40):
+        wanted = Wanted(f"SELECT COUNT(*) AS n FROM visits WHERE cost > {n}", epsilon="0.1")
+        if counts[-1] >= 30:
+            with pytest.raises(sf.Stopped, match="sfumato user look POLICY ana"):
+                asyncio.run(made.ask(caller, wanted))
+            break
+        asyncio.run(made.ask(caller, wanted))
+        counts.append(owner.late(made.database.ledger, "ana"))
+        charged, stored = moments(made)
+        due = deadline(made.database.sql(wanted.sql, epsilon="0.1").plan, made.database.policy, 2.0**-20)
+        assert stored - charged >= due
+    assert counts == sorted(counts)
+    assert counts[-1] >= 30
+    assert len(counts) - 1 == len(made.database.ledger.history())  # the last one was refused for nothing
+    repeated = Wanted("SELECT COUNT(*) AS n FROM visits WHERE cost > 1", epsilon="0.1")
+    assert asyncio.run(made.ask(caller, repeated)).release.cost.amount == 0
+    owner.looked(made.database.ledger, "ana")
+    assert owner.late(made.database.ledger, "ana") == 0
+    asyncio.run(made.ask(caller, Wanted("SELECT COUNT(*) AS n FROM visits WHERE cost > 99", epsilon="0.1")))
+
+
+def test_a_failing_engine_is_counted_and_says_the_same_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, caller = desk(tmp_path, pace=8.0)
+    due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 8.0)
+    wrong = "SELECT error('secret') AS a"
+    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (wrong,))
+    began = time.monotonic()
+    with pytest.raises(sf.QueryFailed) as failed:
+        asyncio.run(made.ask(caller, COUNT))
+    assert time.monotonic() - began >= due
+    assert "secret" not in str(failed.value)
+    assert owner.late(made.database.ledger, "ana") == 1
+    monkeypatch.undo()
+    release = asyncio.run(made.ask(caller, COUNT)).release
+    assert made.database.ledger.spent.amount == 1  # the open receipt was redeemed, not charged again
+    assert release.receipt.number == made.database.ledger.history()[0].number
+
+
+def test_tuned_questions_wait_for_every_part(tmp_path: Path) -> None:
+    made, caller = desk(tmp_path, pace=4.0)
+    wanted = Wanted("SELECT SUM(cost) AS s FROM visits", epsilon="1", tune="0.5")
+    began = time.monotonic()
+    asyncio.run(made.ask(caller, wanted))
+    charges = len(made.database.ledger.history())
+    assert charges > 1
+    assert time.monotonic() - began >= charges * 0.0625
