@@ -199,9 +199,10 @@ class Stopped(SfumatoError):
     def __init__(self, name: str, times: int) -> None:
         self.name, self.times = name, times
         super().__init__(
-            f"{name!r} has had {times} answers that came late or failed. Each of them may tell something "
-            "about the data that no budget pays for, so new questions wait until the owner has looked. "
-            "Nothing was spent; earlier questions are still repeated. The owner can let her go on: "
+            f"deadlines of {name!r} were missed or her questions failed {times} times (a deadline that is "
+            "doubled twice counts twice). Each time may tell something about the data that no budget pays "
+            "for, so new questions wait until the owner has looked. Nothing was spent; earlier questions are "
+            "still repeated. The owner can let her go on: "
             f"sfumato user look POLICY {name}"
         )
 

@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 import pandas
 import psycopg
 import pytest
@@ -29,11 +29,11 @@ import sqlalchemy
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from psycopg import pq, rows
+from psycopg import rows
 from sqlalchemy.exc import DBAPIError
+from tests.serving import PEOPLE, Server, serving
 
 from sfumato.server.people import People
-from tests.serving import PEOPLE, Server, serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -109,6 +109,11 @@ def one(connection: psycopg.Connection[Any], sql: str, *values: object) -> Any:
     return value
 
 
+def state(connection: psycopg.Connection[Any]) -> str:
+    """Whether it is in a transaction, and whether that failed."""
+    return connection.info.transaction_status.name
+
+
 def near(value: Any, truth: int = PEOPLE) -> bool:
     return isinstance(value, int) and abs(value - truth) < FAR
 
@@ -134,7 +139,16 @@ def psql(
         **os.environ, "PGPASSWORD": token or server.tokens[name], "PGOPTIONS": options, "PGUSER": name,
         "PGHOST": "127.0.0.1", "PGPORT": str(server.postgres), "PGDATABASE": "hospital", **more,
     }  # fmt: skip
-    command = [program("psql", "postgresql-client"), "-X", "-q", "-A", "-t", "-v", "VERBOSITY=verbose", *asked]
+    command = [
+        program("psql", "postgresql-client"),
+        "-X",
+        "-q",
+        "-A",
+        "-t",
+        "-v",
+        "VERBOSITY=verbose",
+        *asked,
+    ]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
 
 
@@ -155,13 +169,17 @@ def test_psql_lists_the_tables_of_the_policy(server: Server, command: str) -> No
 
 @pytest.mark.parametrize("table", COLUMNS)
 def test_psql_describes_a_table(server: Server, table: str) -> None:
-    assert [line[:2] for line in lines(server, rf"\d {table}")] == [[*each] for each in COLUMNS[table].items()]
-    assert [line[:2] for line in lines(server, rf"\d+ {table}")] == [[*each] for each in COLUMNS[table].items()]
+    assert [line[:2] for line in lines(server, rf"\d {table}")] == [
+        [*each] for each in COLUMNS[table].items()
+    ]
+    assert [line[:2] for line in lines(server, rf"\d+ {table}")] == [
+        [*each] for each in COLUMNS[table].items()
+    ]
 
 
 def test_psql_says_that_a_table_is_not_there(server: Server) -> None:
     told = psql(server, r"\d nosuch")
-    assert "Did not find any relation named" in told.stderr + told.stdout
+    assert (told.returncode, told.stdout) == (1, "")
 
 
 def test_psql_lists_one_database_one_schema_and_oneself(server: Server) -> None:
@@ -282,12 +300,19 @@ def test_more_than_is_left_is_not_spent(server: Server, ana: psycopg.Connection[
 
 @pytest.mark.parametrize(
     ("who", "database", "token"),
-    [("ana", "hospital", "wrong"), ("ana", "nosuch", ""), ("nobody", "hospital", "wrong"), ("ana", "", "sfu_a_b")],
+    [
+        ("ana", "hospital", "wrong"),
+        ("ana", "nosuch", ""),
+        ("nobody", "hospital", "wrong"),
+        ("ana", "", "sfu_a_b"),
+    ],
 )
 def test_whoever_is_not_known_stays_out_and_learns_nothing(
     server: Server, who: str, database: str, token: str
 ) -> None:
-    told = psql(server, "SELECT 1", name=who, token=token or server.tokens["ana"], PGDATABASE=database or "hospital")
+    told = psql(
+        server, "SELECT 1", name=who, token=token or server.tokens["ana"], PGDATABASE=database or "hospital"
+    )
     assert told.returncode == 2
     assert told.stdout == ""
     assert "the name, the database or the token is not right" in told.stderr
@@ -341,15 +366,10 @@ def test_psycopg_reads_every_type(ana: psycopg.Connection[Any], binary: bool) ->
     assert [row[0] for row in found] == ["east", "north", "south", "west"]
     assert all(near(n, PEOPLE // 4) and isinstance(a, float) for _, n, a in found)
     assert [each.type_code for each in cursor.description or ()] == [25, 20, 701]
-    sql = """
-      SELECT day, diabetic, count(*) AS n FROM visits JOIN patients ON visits.patient_id = patients.patient_id
-      WHERE day IN (DATE '2025-01-02', DATE '2025-01-03') GROUP BY day, diabetic
-    """
+    sql = "SELECT diabetic, age, count(*) AS n FROM patients WHERE age IN (3, 4) GROUP BY diabetic, age"
     kept = cursor.execute(sql).fetchall()
-    assert [row[:2] for row in kept] == [
-        (datetime.date(2025, 1, day), diabetic) for day in (2, 3) for diabetic in (False, True)
-    ]
-    assert [each.type_code for each in cursor.description or ()] == [1082, 16, 20]
+    assert {row[:2] for row in kept} == {(is_, age) for is_ in (False, True) for age in (3, 4)}
+    assert [each.type_code for each in cursor.description or ()] == [16, 20, 20]
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
@@ -358,7 +378,7 @@ def test_psycopg_reads_every_type(ana: psycopg.Connection[Any], binary: bool) ->
     [
         1, 40_000, 3_000_000_000, -7, 10**20, 1.5, 1e-300, True, False, None, Decimal("12345.678"),
         Decimal("-0.00012"), datetime.date(2024, 2, 29), datetime.datetime(2024, 1, 2, 3, 4, 5, 6),
-        datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.timezone.utc), [1, 2, None], [1.5],
+        datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.UTC), [1, 2, None], [1.5],
     ],
     ids=repr,
 )  # fmt: skip
@@ -369,7 +389,9 @@ def test_a_value_comes_back_as_it_was_sent(ana: psycopg.Connection[Any], binary:
     assert text == ('"it\'s" \\ %; -- $1 é',)
 
 
-@pytest.mark.xfail(strict=True, reason="a text of unknown type is described as unknown (705), not as text (25)")
+@pytest.mark.xfail(
+    strict=True, reason="a text of unknown type is described as unknown (705), not as text (25)"
+)
 def test_a_text_of_no_type_is_a_text(ana: psycopg.Connection[Any]) -> None:
     cursor = ana.cursor(binary=True)
     assert cursor.execute("SELECT %s", ("a",)).fetchone() == ("a",)
@@ -385,7 +407,7 @@ def test_a_text_of_no_type_is_a_text(ana: psycopg.Connection[Any]) -> None:
         ("patients WHERE age > %", -5, PEOPLE),
         ("patients WHERE age - % > 500", -1000, PEOPLE),
         ("patients WHERE region = %", "north", PEOPLE // 4),
-        ("patients WHERE region <> %", "it's \"north\"; -- $1 \\ é", PEOPLE),
+        ("patients WHERE region <> %", 'it\'s "north"; -- $1 \\ é', PEOPLE),
         ("patients WHERE region LIKE %", "n%", PEOPLE // 4),
         ("patients WHERE diabetic = %", True, PEOPLE // 10),
         ("patients WHERE diabetic = %", False, PEOPLE * 9 // 10),
@@ -415,7 +437,8 @@ def test_a_value_is_the_same_question_as_its_text(ana: psycopg.Connection[Any]) 
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param("t", marks=pytest.mark.xfail(strict=True, reason="the zone of a text is cut off")), "b"]
+    "way",
+    [pytest.param("t", marks=pytest.mark.xfail(strict=True, reason="the zone of a text is cut off")), "b"],
 )
 def test_a_moment_with_a_zone_is_that_moment(ana: psycopg.Connection[Any], way: str) -> None:
     moment = datetime.datetime(2025, 1, 1, 9, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
@@ -458,7 +481,9 @@ def test_prepared_statements_are_asked_by_name(ana: psycopg.Connection[Any]) -> 
     sql = "SELECT count(*) AS n FROM patients WHERE age > %s"
     for age in (20, 30, 20):
         assert near(ana.execute(sql, (age,), prepare=True).fetchone()[0], PEOPLE * (99 - age) // 100)  # type: ignore[index]
-    assert ana.execute(sql, (20,), prepare=True).fetchone() == ana.execute(sql, (20,), prepare=False).fetchone()
+    assert (
+        ana.execute(sql, (20,), prepare=True).fetchone() == ana.execute(sql, (20,), prepare=False).fetchone()
+    )
 
 
 def test_after_five_executions_psycopg_prepares_and_nothing_changes(ana: psycopg.Connection[Any]) -> None:
@@ -486,21 +511,32 @@ def test_transactions_and_savepoints(server: Server) -> None:
             with pytest.raises(psycopg.errors.UndefinedColumn), connection.transaction():
                 connection.execute("SELECT count(*) FROM patients WHERE agee > 3")
             assert one(connection, "SELECT 3") == 3
-            assert connection.info.transaction_status == pq.TransactionStatus.INTRANS
+            assert state(connection) == "INTRANS"
         with pytest.raises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT count(*) FROM nosuch")
-        assert connection.info.transaction_status == pq.TransactionStatus.INERROR
+        assert state(connection) == "INERROR"
         with pytest.raises(psycopg.errors.InFailedSqlTransaction):
             connection.execute("SELECT 1")
         connection.rollback()
         assert one(connection, "SELECT 1") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="SET LOCAL, and SET in a transaction that is rolled back, last for the session")
-@pytest.mark.parametrize("ending", ["SET LOCAL sfumato.epsilon = '9'; COMMIT", "SET sfumato.epsilon = '9'; ROLLBACK"])
-def test_a_price_of_a_transaction_ends_with_it(ana: psycopg.Connection[Any], ending: str) -> None:
-    ana.execute(f"BEGIN; {ending}")
+def test_a_price_of_a_transaction_ends_with_it(ana: psycopg.Connection[Any]) -> None:
+    ana.execute("BEGIN; SET LOCAL sfumato.epsilon = '9'; COMMIT")
     assert one(ana, "SHOW sfumato.epsilon") == "0.5"
+
+
+@pytest.mark.xfail(strict=True, reason="SET in a transaction that is rolled back lasts for the session")
+def test_a_price_is_rolled_back(server: Server) -> None:
+    """Pools roll back what they get back: the price of one must not be that of the next."""
+    engine = sqlalchemy.create_engine(url(server, "psycopg"), connect_args={"options": PRICE})
+    try:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text("SET sfumato.epsilon = '9'"))
+        with engine.connect() as connection:
+            assert connection.scalar(sqlalchemy.text("SHOW sfumato.epsilon")) == "0.5"
+    finally:
+        engine.dispose()
 
 
 def test_settings_go_back_to_what_the_connection_began_with(ana: psycopg.Connection[Any]) -> None:
@@ -531,8 +567,9 @@ def test_an_error_tells_its_place_in_the_extended_protocol_too(ana: psycopg.Conn
     assert error.value.diag.statement_position == str(sql.index("agee") + 1)
 
 
-@pytest.mark.xfail(strict=True, reason="the hint of a refusal names the folder of the policy")
-def test_nobody_is_told_where_things_are_on_this_machine(server: Server, ana: psycopg.Connection[Any]) -> None:
+def test_nobody_is_told_where_things_are_on_this_machine(
+    server: Server, ana: psycopg.Connection[Any]
+) -> None:
     with pytest.raises(psycopg.Error) as error:
         ana.execute("SELECT day, count(*) AS n FROM visits GROUP BY day")
     assert str(server.policy.parent) not in str(error.value)
@@ -544,7 +581,7 @@ def test_a_pipeline(ana: psycopg.Connection[Any]) -> None:
         cursors = [ana.execute(sql, (age,)) for age in (10, 20, 30)]
         ready = [cursor.fetchone() for cursor in cursors]
     assert ready == [ana.execute(sql, (age,)).fetchone() for age in (10, 20, 30)]
-    with pytest.raises(psycopg.errors.UndefinedTable), ana.pipeline():
+    with pytest.raises(psycopg.errors.UndefinedTable), ana.pipeline():  # noqa: PT012 (the first and last go well)
         ana.execute(sql, (10,))
         ana.execute("SELECT count(*) FROM nosuch")
         ana.execute(sql, (20,))
@@ -568,7 +605,9 @@ def test_what_a_connection_says_of_itself(server: Server, ana: psycopg.Connectio
     assert info.backend_pid in server.workers()
     assert info.parameter_status("integer_datetimes") == "on"
     assert info.parameter_status("TimeZone") == "UTC"
-    asked = "SELECT current_user, current_database(), current_schema(), pg_catalog.version() LIKE '%%Sfumato%%'"
+    asked = (
+        "SELECT current_user, current_database(), current_schema(), pg_catalog.version() LIKE '%%Sfumato%%'"
+    )
     assert ana.execute(asked, ()).fetchone() == ("ana", "hospital", "public", True)
 
 
@@ -581,12 +620,19 @@ def test_copy_is_refused_and_the_connection_lives(ana: psycopg.Connection[Any], 
 
 def test_cursors_on_the_server_are_refused_and_the_connection_lives(server: Server) -> None:
     with psycopg.connect(server.dsn("ana", options=PRICE)) as connection:
-        cursor = connection.cursor("named")
-        with pytest.raises(psycopg.errors.FeatureNotSupported) as error:
+        with connection.cursor("named") as cursor, pytest.raises(psycopg.errors.FeatureNotSupported) as error:
             cursor.execute(BY_REGION)
         assert "no cursor is needed" in (error.value.diag.message_hint or "")
         connection.rollback()
         assert one(connection, "SELECT 1") == 1
+
+
+@pytest.mark.xfail(strict=True, reason="a number too large for its type ends the connection (struct.error)")
+@pytest.mark.parametrize("sql", ["SELECT 2147483647 + 1", "SELECT 99999::int2", "SELECT -1::oid"])
+def test_a_number_too_large_for_its_type_is_an_error(ana: psycopg.Connection[Any], sql: str) -> None:
+    with pytest.raises(psycopg.errors.DatabaseError):
+        ana.cursor(binary=True).execute(sql)
+    assert one(ana, "SELECT 1") == 1
 
 
 def test_nothing_is_something_that_can_be_asked(ana: psycopg.Connection[Any]) -> None:
@@ -618,7 +664,8 @@ def url(server: Server, driver: str) -> sqlalchemy.URL:
 SHAPES = {
     "patients": {"patient_id": "BIGINT", "age": "BIGINT", "region": "TEXT", "diabetic": "BOOLEAN"},
     "visits": {
-        "patient_id": "BIGINT", "ward": "TEXT", "day": "DATE", "cost": "DOUBLE PRECISION", "seen": "TIMESTAMP",
+        "patient_id": "BIGINT", "ward": "TEXT", "day": "DATE", "cost": "DOUBLE PRECISION",
+        "seen": "TIMESTAMP",
     },
 }  # fmt: skip
 PATIENTS = sqlalchemy.table(
@@ -671,7 +718,9 @@ def test_sqlalchemy_selects_with_bound_values(engine: Engine) -> None:
         assert near(many, PEOPLE * 59 // 400)
         assert near(connection.scalar(total.where(patients.c.diabetic.is_(True))), PEOPLE // 10)
         assert near(connection.scalar(total.where(patients.c.age.between(0, 110))))
-        assert near(connection.scalar(total.where(sqlalchemy.not_(patients.c.region == "north"))), PEOPLE * 3 // 4)
+        assert near(
+            connection.scalar(total.where(sqlalchemy.not_(patients.c.region == "north"))), PEOPLE * 3 // 4
+        )
     with engine.connect() as connection:  # from the pool
         assert connection.execute(SOME).all()[0][1] == many
 
@@ -697,9 +746,11 @@ def test_pandas_reads_answers(engine: Engine) -> None:
 
 
 def test_pandas_says_why_no_table_is_handed_out(engine: Engine) -> None:
-    for ask in (lambda: pandas.read_sql_table("patients", engine), lambda: pandas.read_sql("visits", engine)):
-        with pytest.raises(Exception, match="only aggregates over many rows are released"):
-            ask()
+    refused = pytest.raises(Exception, match="only aggregates over many rows are released")
+    with refused:
+        pandas.read_sql_table("patients", engine)
+    with refused:
+        pandas.read_sql("visits", engine)
     with pytest.raises(DBAPIError, match="CREATE is refused: this door only answers SELECT"):
         pandas.DataFrame({"a": [1]}).to_sql("x", engine)
 
@@ -731,7 +782,7 @@ def test_sqlalchemy_on_asyncpg_asks(server: Server) -> None:
     assert near(asynchronously(server, ask), 1000)
 
 
-@pytest.mark.xfail(strict=True, reason="CHAR is read as the type \"char\" (18), not bpchar (1042)")
+@pytest.mark.xfail(strict=True, reason='CHAR is read as the type "char" (18), not bpchar (1042)')
 def test_sqlalchemy_on_asyncpg_reflects(server: Server) -> None:
     async def ask(engine: AsyncEngine) -> Any:
         metadata = sqlalchemy.MetaData()
@@ -742,7 +793,9 @@ def test_sqlalchemy_on_asyncpg_reflects(server: Server) -> None:
     assert asynchronously(server, ask) == SHAPES
 
 
-@pytest.mark.xfail(strict=True, reason="no columns are described where groups are given by values: IN ($1, $2)")
+@pytest.mark.xfail(
+    strict=True, reason="no columns are described where groups are given by values: IN ($1, $2)"
+)
 def test_sqlalchemy_on_asyncpg_selects_with_bound_values(server: Server) -> None:
     async def ask(engine: AsyncEngine) -> Any:
         async with engine.connect() as connection:
@@ -754,7 +807,7 @@ def test_sqlalchemy_on_asyncpg_selects_with_bound_values(server: Server) -> None
 # asyncpg ----------------------------------------------------------------------------------------------
 
 
-def with_asyncpg(server: Server, act: Callable[[asyncpg.Connection[Any]], Awaitable[Any]]) -> Any:
+def with_asyncpg(server: Server, act: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
     """Do something on a connection of asyncpg."""
 
     async def run() -> Any:
@@ -775,7 +828,7 @@ def access(server: Server) -> dict[str, Any]:
 
 
 def test_asyncpg_fetches_with_values(server: Server) -> None:
-    async def ask(connection: asyncpg.Connection[Any]) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
         found = await connection.fetch(BY_REGION)
         assert [row["region"] for row in found] == ["east", "north", "south", "west"]
         assert all(near(row["n"], PEOPLE // 4) and isinstance(row["a"], float) for row in found)
@@ -791,13 +844,18 @@ def test_asyncpg_fetches_with_values(server: Server) -> None:
 
 
 def test_asyncpg_prepares(server: Server) -> None:
-    async def ask(connection: asyncpg.Connection[Any]) -> None:
-        prepared = await connection.prepare("SELECT count(*) AS n FROM patients WHERE age > $1 AND region = $2")
+    async def ask(connection: asyncpg.Connection) -> None:
+        prepared = await connection.prepare(
+            "SELECT count(*) AS n FROM patients WHERE age > $1 AND region = $2"
+        )
         assert [each.name for each in prepared.get_parameters()] == ["int8", "text"]
         assert [(each.name, each.type.name) for each in prepared.get_attributes()] == [("n", "int8")]
         assert await prepared.fetchval(40, "north") == await prepared.fetchval(40, "north")
         for age in (10, 20):  # the second comes from the cache of statements
-            assert near(await connection.fetchval("SELECT count(*) FROM patients WHERE age > $1", age), 1900 - 20 * (age - 5))
+            assert near(
+                await connection.fetchval("SELECT count(*) FROM patients WHERE age > $1", age),
+                1900 - 20 * (age - 5),
+            )
         await connection.execute("SET sfumato.intervals = on")  # the columns of what was prepared change
         assert list((await connection.fetch(BY_REGION))[0].keys()) == [
             "region", "n", "n_low", "n_high", "a", "a_low", "a_high",
@@ -807,19 +865,22 @@ def test_asyncpg_prepares(server: Server) -> None:
 
 
 def test_asyncpg_transactions(server: Server) -> None:
-    async def ask(connection: asyncpg.Connection[Any]) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
         async with connection.transaction():
             found = await connection.fetchval(question)
             with pytest.raises(asyncpg.UndefinedColumnError):
                 async with connection.transaction():
                     await connection.fetchval("SELECT count(*) FROM patients WHERE agee > 3")
             assert await connection.fetchval("SELECT 3") == 3
-        with pytest.raises(ZeroDivisionError):
-            async with connection.transaction(isolation="serializable", readonly=True):
-                assert await connection.fetchval(question) == found
-                raise ZeroDivisionError
+        rolled_back = connection.transaction(isolation="serializable", readonly=True)
+        await rolled_back.start()
+        assert await connection.fetchval(question) == found
+        await rolled_back.rollback()
+        assert await connection.fetchval(question) == found
         async with connection.transaction():
-            assert [row async for row in connection.cursor(BY_REGION, prefetch=2)] == await connection.fetch(BY_REGION)
+            assert [row async for row in connection.cursor(BY_REGION, prefetch=2)] == await connection.fetch(
+                BY_REGION
+            )
 
     question = fresh()
     with_asyncpg(server, ask)
@@ -841,10 +902,10 @@ def test_a_pool_of_asyncpg_resets_what_was_set(server: Server) -> None:
 
 
 def test_asyncpg_gives_up_waiting_and_finds_the_answer_later(slow: Server) -> None:
-    async def ask(connection: asyncpg.Connection[Any]) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
         with pytest.raises(TimeoutError):
             await connection.fetchval(question, timeout=0.2)
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(1.3)
         began = time.monotonic()
         assert near(await connection.fetchval(question))
         assert time.monotonic() - began < 0.4
@@ -853,8 +914,26 @@ def test_asyncpg_gives_up_waiting_and_finds_the_answer_later(slow: Server) -> No
     with_asyncpg(slow, ask)
 
 
+@pytest.mark.xfail(strict=True, reason="which quantile is taken to be an integer: 0.5 is sent as 0")
+def test_asyncpg_asks_for_a_quantile(server: Server) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
+        middle = await connection.fetchval("SELECT quantile(age, $1) AS q FROM patients", 0.5)
+        assert middle == await connection.fetchval("SELECT quantile(age, 0.5) AS q FROM patients")
+
+    with_asyncpg(server, ask)
+
+
+@pytest.mark.xfail(strict=True, reason="what asyncpg asks about types (WITH RECURSIVE) is refused")
+def test_asyncpg_reads_columns_of_types_that_it_has_to_ask_for(server: Server) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
+        found = await connection.fetch("SELECT relname, relacl FROM pg_catalog.pg_class ORDER BY relname")
+        assert [tuple(row) for row in found] == [("patients", None), ("visits", None)]
+
+    with_asyncpg(server, ask)
+
+
 def test_asyncpg_is_refused_what_psql_is_refused(server: Server) -> None:
-    async def ask(connection: asyncpg.Connection[Any]) -> None:
+    async def ask(connection: asyncpg.Connection) -> None:
         with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
             await connection.copy_from_query("SELECT count(*) FROM patients", output=os.devnull)
         with pytest.raises(asyncpg.FeatureNotSupportedError):
@@ -876,7 +955,12 @@ NO_ROWS = {  # calls that work on PostgreSQL and not here: they want rows, or va
     "ResultSetMetaData of SELECT * FROM visits": "the query asks for no aggregate",
 }
 NOWHERE = {"getRowIdLifetime", "getSuperTables", "getAttributes", "syntax error", "unknown table"}
-JDBC = {"bigint": "int8", "double precision": "float8", "boolean": "bool", "timestamp without time zone": "timestamp"}
+JDBC = {
+    "bigint": "int8",
+    "double precision": "float8",
+    "boolean": "bool",
+    "timestamp without time zone": "timestamp",
+}
 
 
 @pytest.fixture(scope="module")
@@ -911,14 +995,19 @@ def test_jdbc_reports_the_tables_of_the_policy(told: dict[str, dict[str, Any]]) 
     names = told["getColumns(null, public, %, %)"]["columns"]
     seen = [dict(zip(names, row, strict=True)) for row in told["getColumns(null, public, %, %)"]["rows"]]
     assert [(each["TABLE_NAME"], each["COLUMN_NAME"], each["TYPE_NAME"]) for each in seen] == [
-        (table, name, JDBC.get(kind, kind)) for table, columns in COLUMNS.items() for name, kind in columns.items()
+        (table, name, JDBC.get(kind, kind))
+        for table, columns in COLUMNS.items()
+        for name, kind in columns.items()
     ]
 
 
 @pytest.mark.parametrize(
-    "call", ["getPrimaryKeys", "getIndexInfo", "getImportedKeys", "getExportedKeys", "getFunctions(null, public, %)"]
+    "call",
+    ["getPrimaryKeys", "getIndexInfo", "getImportedKeys", "getExportedKeys", "getFunctions(null, public, %)"],
 )
-def test_jdbc_finds_nothing_that_the_policy_does_not_declare(told: dict[str, dict[str, Any]], call: str) -> None:
+def test_jdbc_finds_nothing_that_the_policy_does_not_declare(
+    told: dict[str, dict[str, Any]], call: str
+) -> None:
     assert told[call]["rows"] == []
 
 
@@ -949,8 +1038,7 @@ def test_psql_pandas_and_http_get_the_same_numbers_for_one_price(
     status, body = server.release(server.tokens["ana"], sql, "0.5")
     assert status == 200, body
     assert list(frame.itertuples(index=False, name=None)) == first
-    assert [(row["region"], row["n"]) for row in body["rows"]] == first
-    assert body["receipt"]["charged"] != "", body
+    assert [(row["region"], round(row["n"])) for row in body["rows"]] == first  # a count is whole on the wire
     assert spent(ana) == before + Decimal("0.5")
 
 
@@ -962,11 +1050,12 @@ def both(slow: Server) -> list[psycopg.Connection[Any]]:
     found: dict[int, psycopg.Connection[Any]] = {}
     for _ in range(60):
         connection = psycopg.connect(slow.dsn("ana", options=PRICE), autocommit=True)
-        if connection.info.backend_pid in found:
+        if found.setdefault(connection.info.backend_pid, connection) is not connection:
             connection.close()
-        found.setdefault(connection.info.backend_pid, connection)
         if len(found) == 2:
             return list(found.values())
+    for connection in found.values():
+        connection.close()
     pytest.fail("sixty connections went to the same worker")
 
 
@@ -1017,7 +1106,7 @@ def test_what_was_cancelled_is_paid_once_and_then_free(slow: Server) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
             connection.execute(question)
         timer.join()
-        time.sleep(0.8)
+        time.sleep(1.3)
         began = time.monotonic()
         assert near(one(connection, question))
         assert time.monotonic() - began < 0.4
@@ -1028,7 +1117,6 @@ def test_what_was_cancelled_is_paid_once_and_then_free(slow: Server) -> None:
 DEADLINE = 0.5
 
 
-@pytest.mark.xfail(strict=True, reason="a release is handed out as soon as it is stored, before its deadline")
 def test_a_cancel_does_not_bring_an_answer_before_its_deadline(slow: Server) -> None:
     """When a release is stored depends on the data (law 3), so nobody may find out."""
     with connected(slow) as connection:
@@ -1038,11 +1126,12 @@ def test_a_cancel_does_not_bring_an_answer_before_its_deadline(slow: Server) -> 
         with pytest.raises(psycopg.errors.QueryCanceled):
             connection.execute(question)
         timer.join()
+        paid = spent(connection)
         one(connection, question)
         assert time.monotonic() - began > DEADLINE * 0.9
+        assert spent(connection) == paid  # asking again is free, also while it runs
 
 
-@pytest.mark.xfail(strict=True, reason="a release is handed out as soon as it is stored, before its deadline")
 def test_a_second_session_gets_an_answer_at_its_deadline_too(slow: Server) -> None:
     took: list[float] = []
 
@@ -1052,12 +1141,13 @@ def test_a_second_session_gets_an_answer_at_its_deadline_too(slow: Server) -> No
 
     question, (first, second) = fresh(), both(slow)
     with first, second:
-        began = time.monotonic()
+        before, began = spent(first), time.monotonic()
         waiting = threading.Thread(target=ask, args=(first,))
         waiting.start()
         time.sleep(0.2)
         ask(second)
         waiting.join()
+        assert spent(second) == before + Decimal("0.5")
     assert min(took) > DEADLINE * 0.9
 
 
@@ -1078,7 +1168,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -1111,7 +1201,12 @@ def test_with_a_certificate_nothing_is_said_in_plain(tmp_path: Path) -> None:
         assert told.returncode == 2
         assert "this door is open to TLS only" in told.stderr
         assert "Connect with sslmode=require." in told.stderr
-        sure = {"sslmode": "verify-full", "sslrootcert": str(shown), "host": "localhost", "hostaddr": "127.0.0.1"}
+        sure = {
+            "sslmode": "verify-full",
+            "sslrootcert": str(shown),
+            "host": "localhost",
+            "hostaddr": "127.0.0.1",
+        }
         with connected(server, **sure) as connection:
             assert connection.pgconn.ssl_in_use
             assert one(connection, "SELECT 1") == 1

@@ -137,10 +137,10 @@ class Child:
             self.stop()
             self._start()
             return f"no answer within {SECONDS + 1:g} s"
-        if found["peak"] - self.floor > GROWTH:
+        if (told := found["peak"] - self.floor) > GROWTH:
             self.stop()
             self._start()
-            return f"{found['peak'] - found['seconds']:.0f} MB: {found['outcome']}"
+            return f"{told:.0f} MB: {found['outcome']}"
         if found["seconds"] > SECONDS:
             return f"{found['seconds']:.1f} s: {found['outcome']}"
         return "" if found["outcome"] == "refused" or found["outcome"].endswith(" rows") else found["outcome"]
@@ -169,7 +169,7 @@ def complaints(child: Child, statements: list[str], seconds: float) -> list[str]
         if time.monotonic() > end:
             break
         if told := child.ask(sql):
-            found.setdefault(re.sub(r"[\d.]+ (s|MB)", r"N \1", told), f"{told}\n    {sql[:300]}")
+            found.setdefault(re.sub(r"[\d.]+ (s|MB)|: .*", "", told), f"{told}\n    {sql[:300]}")
     return list(found.values())
 
 
@@ -184,13 +184,13 @@ def recorded() -> list[str]:
 CATALOGS = ("pg_class", "pg_attribute", "pg_type", "pg_namespace", "information_schema.columns")
 LETTERS = "a" * 200
 SLOW = {
-    "nested brackets": "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "nested brackets": "SELECT " + "(" * 9000 + "1" + ")" * 9000,
     "nested queries": "SELECT (" * 200 + "1" + ")" * 200,
     "nested subqueries in FROM": "SELECT * FROM (" * 200 + "SELECT 1" + ") AS x" * 200,
-    "a long sum": "SELECT " + "+".join(["1"] * 20_000),
+    "a long sum": "SELECT " + "+".join(["1"] * 9_000),
     "a long chain of NOT": "SELECT " + "NOT " * 5000 + "true",
-    "a long chain of casts": "SELECT 1" + "::text::integer" * 3000,
-    "nested CASE": "SELECT " + "CASE WHEN true THEN " * 500 + "1" + " END" * 500,
+    "a long chain of casts": "SELECT 1" + "::text::integer" * 1000,
+    "nested CASE": "SELECT " + "CASE WHEN true THEN " * 100 + "1" + " END" * 100,
     "nested functions": "SELECT " + "lower(" * 2000 + "'a'" + ")" * 2000,
     "a cross join of many": "SELECT count(*) FROM " + ", ".join(f"pg_attribute a{n}" for n in range(8)),
     "a cross join that finds nothing": "SELECT 1 FROM "
@@ -257,8 +257,8 @@ SLOW = {
     + " SELECT x % 7 FROM a40",
     "multiplying text": "SELECT 'aaaaaaaaaa' * 1000000000",
     "multiplying arrays": "SELECT ARRAY[1, 2] * 1000000000",
-    "a number of many digits": f"SELECT {'9' * 50_000}",
-    "a text as such a number": f"SELECT '{'9' * 50_000}'::integer",
+    "a number of many digits": f"SELECT {'9' * 15_000}",
+    "a text as such a number": f"SELECT '{'9' * 15_000}'::integer",
     "a number as text": "SELECT (99999999999999999999999999::numeric * 1e300::numeric)::text",
     "a power of ten": "SELECT '1e999999999'::numeric",
     "and in a sum": "SELECT '1e999999999'::numeric + 1",
@@ -267,30 +267,30 @@ SLOW = {
     "lpad": "SELECT lpad('a', 1000000000)",
     "recursion": "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t",
     "recursion without the word": "WITH t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT * FROM t",
-    "many UNIONs": " UNION ALL ".join(["SELECT 1"] * 3000),
-    "many UNIONs of catalogs": " UNION ALL ".join(["SELECT attname FROM pg_attribute"] * 1000),
+    "many UNIONs": " UNION ALL ".join(["SELECT 1"] * 1000),
+    "many UNIONs of catalogs": " UNION ALL ".join(["TABLE pg_attribute"] * 600),
     "nested UNIONs": "(" * 100 + "SELECT 1" + " UNION SELECT 1)" * 100,
     "a long list": "SELECT count(*) FROM pg_attribute WHERE attnum IN ("
-    + ", ".join(map(str, range(9000)))
+    + ", ".join(map(str, range(3000)))
     + ")",
     "a long list of words": "SELECT count(*) FROM pg_attribute, pg_type WHERE attname IN ("
-    + ", ".join(f"'a{n}'" for n in range(5000))
+    + ", ".join(f"'a{n}'" for n in range(2000))
     + ")",
-    "a long list for every pair": "SELECT count(*) FROM pg_attribute a, pg_attribute b WHERE a.attnum + b.attnum"
-    " IN (" + ", ".join(str(-n) for n in range(100, 9000)) + ")",
-    "a long ANY": f"SELECT count(*) FROM pg_attribute WHERE attname = ANY('{{{','.join(['a'] * 20_000)}}}')",
-    "many columns": "SELECT " + ", ".join(f"{n} AS c{n}" for n in range(10_000)),
+    "a long list for every pair": "SELECT count(*) FROM pg_attribute a, pg_attribute b WHERE a.attnum"
+    " + b.attnum IN (" + ", ".join(str(-n) for n in range(100, 3000)) + ")",
+    "a long ANY": f"SELECT count(*) FROM pg_attribute WHERE attname = ANY('{{{','.join(['a'] * 9_000)}}}')",
+    "many columns": "SELECT " + ", ".join(f"{n} AS c{n}" for n in range(1500)),
     "many stars": "SELECT " + ", ".join(["*"] * 500) + " FROM pg_attribute, pg_type",
-    "long VALUES": "VALUES " + ", ".join(f"({n})" for n in range(10_000)),
+    "long VALUES": "VALUES " + ", ".join(f"({n})" for n in range(2500)),
     "distinct pairs": "SELECT DISTINCT a.attname, b.attname FROM pg_attribute a, pg_attribute b",
     "ordered pairs": "SELECT a.attname FROM pg_attribute a, pg_attribute b ORDER BY b.attname DESC, 1",
     "grouped pairs": "SELECT a.attname, array_agg(b.attname) FROM pg_attribute a, pg_attribute b GROUP BY 1",
-    "numbered pairs": "SELECT row_number() OVER (PARTITION BY a.attname ORDER BY b.attname) FROM pg_attribute a,"
-    " pg_attribute b",
-    "LIKE with many signs": f"SELECT '{'a' * 20_000}' LIKE '{'%a' * 10_000}b'",
-    "LIKE for every pair": "SELECT count(*) FROM pg_attribute a, pg_attribute b WHERE (a.attname || b.attname)"
+    "numbered pairs": "SELECT row_number() OVER (PARTITION BY a.attname ORDER BY b.attname) FROM"
+    " pg_attribute a, pg_attribute b",
+    "LIKE with many signs": f"SELECT '{'a' * 9_000}' LIKE '{'%a' * 5_000}b'",
+    "LIKE for every pair": "SELECT count(*) FROM pg_attribute a, pg_attribute b WHERE a.attname || b.attname"
     f" LIKE '{'%_' * 500}'",
-    "LIKE with nothing but signs": f"SELECT '{'a' * 20_000}' LIKE '{'%' * 20_000}'",
+    "LIKE with nothing but signs": f"SELECT '{'a' * 9_000}' LIKE '{'%' * 9_000}'",
     "star over a group": f"SELECT '{LETTERS}' ~ '(a+)+$'",
     "star over a choice": f"SELECT '{LETTERS}' ~ '(a|a)*b'",
     "many stars in a row": f"SELECT '{LETTERS}' ~ 'a*a*a*a*a*a*b'",
@@ -304,10 +304,10 @@ SLOW = {
     "backreferences": f"SELECT '{LETTERS}' ~ '(a*)\\1b'",
     "no regular expression": "SELECT 'a' ~ '('",
     "a class that never ends": "SELECT 'a' ~ '[[[[[[['",
-    "comments that never end": "SELECT 1 " + "/*" * 20_000,
-    "dollars that never end": "SELECT 1 " + " ".join(f"$a{n}$" for n in range(10_000)),
-    "quotes": "SELECT " + "'" * 49_999,
-    "semicolons": ";" * 50_000,
+    "comments that never end": "SELECT 1 " + "/*" * 100_000,
+    "dollars that never end": "SELECT 1 " + " ".join(f"$a{n}$" for n in range(50_000)),
+    "quotes": "SELECT " + "'" * 499_999,
+    "semicolons": ";" * 500_000,
 }
 
 
@@ -319,16 +319,17 @@ def test_what_is_meant_to_take_long_is_answered_or_refused_soon(child: Child, na
 # Meant to be wrong ------------------------------------------------------------------------------------
 
 ODD = (
-    "NULL", "0", "-1", "7", "2147483648", "99999999999999999999999", "1.5", "'1e308'::float8", "'NaN'::float8",
-    "'Infinity'::float8", "'1e400'::numeric", "''", "'a'", "'patients'", "'{a,NULL,\"b\"}'", "true", "ARRAY[1, NULL]",
-    "ARRAY['a']", "ARRAY[]::text[]", "DATE '2024-01-31'", "TIMESTAMP '2024-01-31 10:00:00'", "'patients'::regclass",
-    "(1, 2)", "(SELECT 1 WHERE false)", "(SELECT oid FROM pg_class)", "'\u00e9\U0001f600'",
+    "NULL", "0", "-1", "7", "2147483648", "99999999999999999999999", "1.5", "'1e308'::float8",
+    "'NaN'::float8", "'Infinity'::float8", "'1e400'::numeric", "''", "'a'", "'patients'", "'{a,NULL,\"b\"}'",
+    "true", "ARRAY[1, NULL]", "ARRAY['a']", "ARRAY[]::text[]", "DATE '2024-01-31'",
+    "TIMESTAMP '2024-01-31 10:00:00'", "'patients'::regclass", "(1, 2)", "(SELECT 1 WHERE false)",
+    "(SELECT oid FROM pg_class)", "'\u00e9\U0001f600'",
 )  # fmt: skip
 SIGNS = ("+", "-", "*", "/", "%", "&", "||", "=", "<", "<>", "~", "LIKE", "IS DISTINCT FROM", "AND", "= ANY")
 NAMES = (
-    "integer", "smallint", "bigint", "oid", "text", "boolean", "float8", "numeric", "date", "timestamp", "regclass",
-    "regtype", "regproc", "regnamespace", "text[]", "integer[]", "char", "name", "bytea", "json", "uuid", "interval",
-    "nothing",
+    "integer", "smallint", "bigint", "oid", "text", "boolean", "float8", "numeric", "date", "timestamp",
+    "regclass", "regtype", "regproc", "regnamespace", "text[]", "integer[]", "char", "name", "bytea", "json",
+    "uuid", "interval", "nothing",
 )  # fmt: skip
 
 
@@ -364,7 +365,7 @@ def odd() -> list[str]:
 def test_values_of_every_kind_in_every_place_are_answered_or_refused(child: Child) -> None:
     every = odd()
     random.Random(SEED).shuffle(every)
-    assert complaints(child, every, 5) == []
+    assert complaints(child, every, 3.5) == []
 
 
 # Recorded, and then spoiled ---------------------------------------------------------------------------
@@ -409,7 +410,7 @@ def spoiled(every: list[str], chance: random.Random) -> str:
 def test_recorded_statements_and_what_can_be_made_of_them_are_answered_or_refused(child: Child) -> None:
     every, chance = recorded(), random.Random(SEED)
     assert len(every) > 50
-    assert complaints(child, every + [spoiled(every, chance) for _ in range(5000)], 6) == []
+    assert complaints(child, every + [spoiled(every, chance) for _ in range(5000)], 4) == []
 
 
 if __name__ == "__main__":

@@ -454,11 +454,11 @@ def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path:
     ("budget", "price", "says"),
     [
         ('rho = "0.5"', {"epsilon": "0.1"}, 'this database counts rho: write rho="0.01"'),
-        ('rho = "0.5"', {}, 'this database counts rho: write rho="0.01"'),
+        ('rho = "0.5"', {}, 'say what the question may cost: rho="0.01"'),
         ('rho = "0.5"', {"rho": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
         ('epsilon = "1"', {"rho": "0.1"}, 'this database counts epsilon: write epsilon="0.1"'),
         ('epsilon = "1"', {"rho": "0.1", "epsilon": "0.1"}, "this database counts epsilon"),
-        ('epsilon = "1"', {}, 'this database counts epsilon: write epsilon="0.1"'),
+        ('epsilon = "1"', {}, 'say what the question may cost: epsilon="0.1"'),
         ('epsilon = "1"', {"epsilon": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "0"}, "delta = 0 cannot be used"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1"}, "far below 1"),

@@ -33,7 +33,7 @@ from sfumato.server.workers import Config, first_tokens, serve
 @click.option(
     "--threads", default=8, show_default=True, help="New questions of everybody at a time, a worker."
 )
-@click.option("--late", default=20, show_default=True, help="Late or failed answers that stop an analyst.")
+@click.option("--late", default=20, show_default=True, help="Missed deadlines and failures that stop her.")
 @click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")
 @click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
 @click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
@@ -60,6 +60,8 @@ def command(
 
     Both lead to the same curator, the same budget and the same stored releases.
     """
+    if key is not None and certificate is None:
+        raise sf.InvalidParameter("key", key, "give --certificate, too: a key alone makes no TLS")
     if certificate is None and not plain and not _is_near(host):
         told = (
             "others can reach it, and without TLS they could read tokens and releases on the way. Give "

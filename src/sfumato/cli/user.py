@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
     much = "0.1" if currency == "epsilon" else "0.01"
     click.echo("Ask, for example (as long as the server is where it is by default):")
     click.echo(f"  export PGPASSWORD={token[:8]}...")
-    click.echo(f"  psql -h 127.0.0.1 -p 5470 -U {name} {declared.name}")
+    click.echo(f"  psql -h 127.0.0.1 -p 5470 -U {shlex.quote(name)} {shlex.quote(declared.name)}")
     click.echo(f"    SET sfumato.{currency} = '{much}'; SELECT COUNT(*) FROM {declared.tables[0].name};")
     click.echo(
         f"  curl -H 'Authorization: Bearer {token[:8]}...' http://127.0.0.1:8470/v1/{declared.name}/schema"
@@ -118,6 +119,8 @@ def _row(person: dict[str, Any]) -> list[str]:
 def look(policy: str, name: str) -> None:
     """Let somebody go on whose answers came late or failed too often, after you have looked why."""
     database = sf.open(policy)
+    if People.beside(policy).get(name) is None:
+        raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user list POLICY")
     notes = database.ledger.notes("late", name)
     for note in notes:
         if not note.get("looked"):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sfumato
 from sfumato import errors
 from sfumato.curator import show
-from sfumato.errors import InvalidParameter, QueryRefused, ServerError, SfumatoError, TooMany
+from sfumato.errors import InvalidParameter, ServerError, SfumatoError
 from sfumato.exact.coins import SystemCoins
 
 if TYPE_CHECKING:
@@ -62,7 +62,11 @@ def connect(
         raise InvalidParameter("token", "nothing", told)
     context = None
     if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=certificate)
+        try:
+            context = ssl.create_default_context(cafile=certificate)
+        except OSError as error:
+            told = f"it cannot be read as certificates ({error.strerror or error})"
+            raise InvalidParameter("certificate", certificate, told) from None
         if certificate is not None:
             context.load_default_certs()
     line = _Line(parts.hostname, parts.port, context, given)
@@ -99,6 +103,10 @@ class _Line:
             except ssl.SSLCertVerificationError as error:
                 told = f"the certificate of {self._host} is not trusted ({error.verify_message})"
                 raise ServerError(f"{told}. Name one to trust: sf.connect(..., certificate=FILE)") from None
+            except ssl.SSLError:
+                self.close()
+                told = f"{self._host} does not speak TLS on this port"
+                raise ServerError(f"{told}. Check the port, or write http:// if it is near") from None
             except (OSError, http.client.HTTPException) as error:
                 problem = type(error).__name__
                 self.close()
@@ -149,12 +157,9 @@ def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:
     message = str(told.get("message", f"status {answer.status}"))
     error = kind.__new__(kind)
     error.args = (message,)
-    if isinstance(error, QueryRefused):
-        error.problem, error.advice = str(told.get("problem", message)), str(told.get("advice", ""))
-        span = told.get("span")
-        error.sql, error.span = "", (span[0], span[1]) if span else None
-    if isinstance(error, TooMany):
-        error.seconds = float(answer.headers.get("retry-after") or 1)
+    for name, value in told.items():  # what the exception of the library would hold, too
+        if name.isidentifier() and name not in ("type", "message", "args"):
+            setattr(error, name, tuple(value) if isinstance(value, list) else value)
     raise error
 
 

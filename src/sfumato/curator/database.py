@@ -228,8 +228,11 @@ class Database:
     def _price(self, epsilon: Number | None, rho: Number | None, delta: Number | None) -> Guarantee:
         total = self.ledger.total
         wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
-        if other is not None or (epsilon is None and rho is None):
-            much = "0.1" if wanted == "epsilon" else "0.01"
+        much = "0.1" if wanted == "epsilon" else "0.01"
+        if epsilon is None and rho is None:
+            told = f'say what the question may cost: {wanted}="{much}", in a terminal --{wanted} {much}'
+            raise InvalidParameter(wanted, "nothing", told)
+        if other is not None:
             advice = (
                 f'this database counts {wanted}: write {wanted}="{much}", in a terminal --{wanted} {much}'
             )

@@ -47,8 +47,8 @@ def bind(sql: str, values: Sequence[Value | Decimal | None]) -> str:
     >>> bind("SELECT COUNT(*) FROM visits WHERE age > $1 AND ward = $2", (30, "St. Mary's"))
     "SELECT COUNT(*) FROM visits WHERE age > 30 AND ward = 'St. Mary''s'"
     """
-    if count(sql) > len(values):
-        told = f"give {count(sql)} values, one for each of $1, $2, ..."
+    if (wanted := count(sql)) != len(values):
+        told = f"give {wanted} values, one for each of $1, $2, ..." if wanted else "the text has no $1"
         raise InvalidParameter("parameters", len(values), told)
 
     def put(found: re.Match[str]) -> str:

@@ -234,6 +234,7 @@ INSTEAD = {
     "nulls_first": "Leave NULLS FIRST out: rows without a value come last.",
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
+    "Any": "Write: x IN (a, b, c)",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
     "CurrentDate": "Write the date: DATE '2024-01-31'. What changes from day to day cannot be repeated.",

@@ -237,7 +237,7 @@ class Desk:
         return question
 
     def _asked(self, wanted: Wanted) -> Question:
-        sql = bind(wanted.sql, wanted.parameters) if wanted.parameters else wanted.sql
+        sql = bind(wanted.sql, wanted.parameters) if wanted.parameters or "$" in wanted.sql else wanted.sql
         price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
         return self.database.sql(sql, **price)
 

@@ -11,6 +11,7 @@ import base64
 import binascii
 import datetime
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -111,8 +112,8 @@ class Door:
             ("POST", f"{act}/tokens", self.token),
             ("GET", f"{act}/people", self.people),
             ("POST", f"{act}/people", self.let_in),
-            ("DELETE", f"{act}/people/{{name}}", self.shut_out),
-            ("POST", f"{act}/people/{{name}}/look", self.look),
+            ("POST", f"{act}/people/{{name:path}}/look", self.look),
+            ("DELETE", f"{act}/people/{{name:path}}", self.shut_out),
         ]
         by_path: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
         for method, path, handler in routes:
@@ -200,6 +201,8 @@ class Door:
         body = await _body(request, {"sql": (str,), "level": (str, int, float), **PRICE})
         level, form = str(body.get("level", LEVEL)), _format(request)
         sfumato.Release.check_level(level)
+        if form == ARROW and find_spec("pyarrow") is None:  # said before anything is charged
+            raise Malformed('Arrow needs pyarrow on the server: pip install "sfumato[arrow]"', 406)
         shown = await desk.ask(caller, _wanted(body), request.headers.get("idempotency-key", ""))
         content = shown.forms.get((form, level))
         if content is None:
@@ -245,7 +248,8 @@ class Door:
         if form == JSON:
             return _json({"history": lines})
         if form == CSV:
-            return Response(owner.as_csv(lines), headers=SAFE, media_type=CSV)
+            currency = desk.database.ledger.total.currency
+            return Response(owner.as_csv(lines, currency), headers=SAFE, media_type=CSV)
         raise Malformed("history comes as JSON or CSV", 406)
 
     async def suggest(self, request: Request) -> Response:
@@ -282,7 +286,10 @@ class Door:
         caller, desk = self._caller(request)
         check_role(caller, "owner")
         text = (await _content(request)).decode("utf-8", "replace")
-        old = await desk.read(owner.replace_policy, desk.path, text)
+        try:
+            old = await desk.read(owner.replace_policy, desk.path, text)
+        except (PolicyError, SourceError) as error:
+            return _error(type(error).__name__, desk.words(str(error)), 422)
         try:
             await desk.refresh()
         except SfumatoError:
@@ -428,11 +435,16 @@ class _Methods:
 
 
 def _more(error: SfumatoError, words: Callable[[str], str]) -> dict[str, Any]:
-    """What programs can use: where it is wrong, and what to write instead."""
-    if not isinstance(error, QueryRefused):
-        return {}
-    told = {"problem": words(error.problem), "advice": words(error.advice)}
-    return {**told, "span": list(error.span) if error.span else None}
+    """What programs can use: where it is wrong, what to write instead, whose budget, what is left, ..."""
+    found: dict[str, Any] = {}
+    for name, value in vars(error).items():
+        if isinstance(value, str):
+            found[name] = words(value)
+        elif value is None or isinstance(value, (int, float)):
+            found[name] = value
+        elif isinstance(value, (tuple, list)) and all(isinstance(each, (str, int)) for each in value):
+            found[name] = list(value)
+    return {name: value for name, value in found.items() if name not in ("type", "message", "sql", "file")}
 
 
 async def _missing(request: Request, _: Exception) -> Response:
@@ -444,7 +456,7 @@ def _json(facts: Any, status: int = 200) -> Response:
     return Response(content, status, headers=SAFE, media_type=JSON)
 
 
-def _error(kind: str, message: str, status: int, **more: Any) -> Response:
+def _error(kind: str, message: str, status: int, /, **more: Any) -> Response:
     return _json({"error": {"type": kind, "message": message, **more}}, status)
 
 

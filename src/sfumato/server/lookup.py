@@ -492,6 +492,8 @@ def _name(node: Node) -> str:
             return "unnest"
     known = node.called.removeprefix("the function ").removesuffix("()").lower()
     renamed = {"group_concat": "string_agg", "logical_and": "bool_and", "trim": "btrim"}
+    renamed |= {"current_version": "version", "current_timestamp": "now"}
+    renamed["exploding_generate_series"] = "generate_series"
     return renamed.get(known, known) or "?column?"
 
 

@@ -17,6 +17,7 @@ from sfumato.queries import policy as policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from fractions import Fraction
     from pathlib import Path
 
     from sfumato.budget import Ledger
@@ -38,7 +39,7 @@ def schema(policy: Policy) -> dict[str, Any]:
             keys = [_plain(key) for key in (column.keys or ())[:SHOWN]]
             facts: dict[str, Any] = {"name": column.name, "type": column.kind}
             if column.low is not None and column.high is not None:
-                facts |= {"low": show.fraction(column.low), "high": show.fraction(column.high)}
+                facts |= {"low": _number(column.low), "high": _number(column.high)}
             if column.keys is not None:
                 facts |= {"keys": keys, "key_count": len(column.keys)}
             columns.append(facts)
@@ -68,23 +69,11 @@ def history(database: Database, person: Person) -> list[dict[str, Any]]:
     return [line for line in lines if person.role != "analyst" or line["analyst"] == person.name]
 
 
-def as_csv(lines: list[dict[str, Any]]) -> str:
+def as_csv(lines: list[dict[str, Any]], currency: str) -> str:
     """A history as CSV."""
     text = io.StringIO()
-    names = [
-        "receipt",
-        "at",
-        "epsilon",
-        "rho",
-        "delta",
-        "spent",
-        "analyst",
-        "database",
-        "question",
-        "released",
-    ]
-    used = [name for name in names if not lines or any(name in line for line in lines)]
-    writer = csv.DictWriter(text, used, lineterminator="\n", restval="0")
+    names = ["receipt", "at", currency, "delta", "spent", "analyst", "database", "question", "released"]
+    writer = csv.DictWriter(text, names, lineterminator="\n", restval="0")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
@@ -138,10 +127,15 @@ def replace_policy(path: Path, text: str) -> str:
     for name in ("name", "source", "ledger", "prepared"):
         if getattr(before, name) != getattr(after, name):
             told = "it names where things are, and can only be changed on the machine of the server"
-            raise InvalidParameter(name, getattr(after, name), told)
+            given = getattr(after, name)
+            raise InvalidParameter(name, given[1] if isinstance(given, tuple) else given, told)
     fitting(after)
     rewrite(path, text)
     return old
+
+
+def _number(value: Fraction) -> str:
+    return show.fraction(value).replace(",", "")
 
 
 def _plain(value: Any) -> Any:

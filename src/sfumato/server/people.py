@@ -143,6 +143,12 @@ class People:
         self._refresh()
         return tuple(self._people[name] for name in sorted(self._people))
 
+    def can_enter(self) -> bool:
+        """Whether anybody can come in."""
+        now = self._clock()
+        able = [each for each in self.all() if not each.revoked]
+        return any(each.password or any(token.is_valid(now) for token in each.tokens) for each in able)
+
     def get(self, name: str) -> Person | None:
         """Somebody of that name."""
         self._refresh()
@@ -195,7 +201,8 @@ class People:
     def set_password(self, name: str, password: str) -> None:
         """Let somebody get tokens by a password."""
         if len(password) < SHORTEST or len(password) > 1000:
-            raise InvalidParameter("password", "it", f"take at least {SHORTEST} letters, and at most 1000")
+            told = f"take at least {SHORTEST} letters, and at most 1000"
+            raise InvalidParameter("password", "(not shown)", told)
         kept: dict[str, Any] = {"salt": _random(16).hex(), **COST}
         kept["hash"] = _scrypt(password, kept)
         with self._changing() as people:

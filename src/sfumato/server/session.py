@@ -154,7 +154,8 @@ class Statements:
                 f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... tells what that gives, free of "
                 "charge. What is left: SHOW sfumato.budget",
             )
-        return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in values))
+        used = values[: parameters.count(sql)]
+        return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in used))
 
     def _notice(self, shown: Shown, rows: list[dict[str, Any]]) -> None:
         """What it cost and how wrong it may be."""
@@ -192,8 +193,12 @@ class Statements:
         if found is not None:
             value = found[2] if found[3] is None else str(values[int(found[3]) - 1])
             with suppress(SfumatoError):
-                for name, shown in self.knobs.set(found[1], value):
-                    self.out += frames.status(name, shown)
+                self._tell(self.knobs.set(found[1], value))
+
+    def _tell(self, changed: list[tuple[str, str]]) -> None:
+        """Tell the client of settings that it wants to know."""
+        for name, value in changed:
+            self.out += frames.status(name, value)
 
     async def _explain(self, sql: str, values: list[Any]) -> Result:
         inner = _explained(sql)
@@ -217,20 +222,23 @@ class Statements:
                 return Result("BEGIN")
             case "COMMIT" | "END":
                 tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
+                self._tell(self.knobs.end())
                 return Result(tag)
             case "ROLLBACK" | "ABORT":
                 self.state = b"T" if "TO" in first and self.state != b"I" else b"I"
+                if self.state == b"I":
+                    self._tell(self.knobs.end())
                 return Result("ROLLBACK")
             case "SAVEPOINT" | "RELEASE":
                 return Result(word)
             case "SET":
                 if (found := assignment(sql)) is not None:
-                    for name, value in self.knobs.set(*found):
-                        self.out += frames.status(name, value)
+                    local = "LOCAL" in first[:2]
+                    if not local or self.state != b"I":
+                        self._tell((self.knobs.set_local if local else self.knobs.set)(*found))
                 return Result("SET")
             case "RESET":
-                for name, value in self.knobs.reset(bare(sql)[5:].strip().lower()):
-                    self.out += frames.status(name, value)
+                self._tell(self.knobs.reset(bare(sql)[5:].strip().lower()))
                 return Result("RESET")
             case "SHOW":
                 return await self._show(bare(sql)[4:].strip().lower())
@@ -312,7 +320,7 @@ class Statements:
         if values is None:
             given = await self.desk.read(parameters.samples, bare(sql), policy)
         else:
-            given = [plain(value) for value in values]
+            given = [plain(value) for value in values[: parameters.count(sql)]]
         bound = parameters.bind(bare(sql), given)
         plan = await self.desk.read(parse, bound, policy)
         return fields(plan, intervals=self.knobs.intervals)
@@ -328,7 +336,9 @@ def _is_catalog(table: Node, own: set[str], named: set[str]) -> bool:
     if schema in ("pg_catalog", "information_schema"):
         return True
     if table.this.kind != "Identifier":  # a function
-        return True
+        inner = table.this.expression if table.this.kind == "Dot" else table.this
+        called = inner.text() or inner.called
+        return any(word in called.lower() for word in ("series", "unnest", "explode", "pg_", "array"))
     name = table.name.lower()
     return not schema and name not in own and (name in named or name.startswith("pg_"))
 

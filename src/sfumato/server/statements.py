@@ -66,6 +66,7 @@ OURS = {
     "sfumato.intervals": "off",
     "sfumato.level": "0.95",
 }
+LONGEST, MOST = 1000, 200  # letters of a setting; settings of a session
 FIXED = ("server_version", "server_version_num", "server_encoding", "integer_datetimes", "is_superuser")
 
 
@@ -101,6 +102,7 @@ class Knobs:
 
     values: dict[str, str] = field(default_factory=lambda: {**DEFAULTS, **OURS})
     first: dict[str, str] = field(default_factory=dict)  # as the connection began
+    before: dict[str, str] = field(default_factory=dict)  # SET LOCAL in a transaction
 
     def begin(self) -> None:
         """From now on RESET goes back to what is set now."""
@@ -109,6 +111,8 @@ class Knobs:
     def set(self, name: str, value: str) -> list[tuple[str, str]]:
         """Change a setting; what clients want to be told of it."""
         key = name.lower()
+        if len(value) > LONGEST or (key not in self.values and len(self.values) >= MOST):
+            raise InvalidParameter(name, value, f"a setting has at most {LONGEST} letters; there are {MOST}")
         if key.startswith("sfumato."):
             value = self._checked(key, value)
         elif key in FIXED:
@@ -143,6 +147,25 @@ class Knobs:
             if number <= 0:
                 raise InvalidParameter(key, value, "write a number above 0, such as '0.1'")
         return value
+
+    def set_local(self, name: str, value: str) -> list[tuple[str, str]]:
+        """Change a setting until the transaction ends."""
+        old = self.values.get(name.lower(), "")
+        told = self.set(name, value)
+        self.before.setdefault(name.lower(), old)
+        return told
+
+    def end(self) -> list[tuple[str, str]]:
+        """The transaction is over."""
+        told = [pair for key in self.before for pair in self._restored(key)]
+        self.before = {}
+        return told
+
+    def _restored(self, key: str) -> list[tuple[str, str]]:
+        if self.values.get(key) == self.before[key]:
+            return []
+        self.values[key] = self.before[key]
+        return [(REPORTED[key], self.before[key])] if key in REPORTED else []
 
     def reset(self, name: str) -> list[tuple[str, str]]:
         """Back to what it was when the connection began."""
