@@ -8,7 +8,6 @@ import math
 import struct
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release import is_label
@@ -146,14 +145,14 @@ def _type(expression: Expression, plan: Plan) -> int:
 
 
 def _is_whole(expression: Expression, plan: Plan) -> bool:
-    """Whether it is a count, or a sum of integers that stays far from the end of 64 bits.
+    """Whether it is always a whole number, and far from the end of 64 bits: a count, or a sum of integers.
 
-    Counts of people who are scaled down may have fractions; they are rounded here, as the noise is far wider.
+    Where people are scaled down, counts are on a finer grid, and are shown as they are at every door.
     """
     if not isinstance(expression, Weighted) or not expression.terms:
         return False
-    if _is_count(expression, plan):
-        return True
+    if any(weight.denominator != 1 for weight, _ in expression.terms):
+        return False
     for _, released in expression.terms:
         match plan.measures[released.measure]:
             case Moments(degree=0) | People() | Distinct():
@@ -164,15 +163,6 @@ def _is_whole(expression: Expression, plan: Plan) -> bool:
             case _:
                 return False
     return True
-
-
-def _is_count(expression: Weighted, plan: Plan) -> bool:
-    """Whether it is the number of rows that moments tell: all their cells together."""
-    measure = plan.measures[expression.terms[0][1].measure]
-    if not isinstance(measure, Moments) or len(expression.terms) != measure.cells:
-        return False
-    same = {(weight, released.measure) for weight, released in expression.terms}
-    return len(same) == 1 and expression.terms[0][0] == Fraction(1, measure.whole)
 
 
 def whole(value: float | int, end: int) -> int:
