@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SEED = 9
 PATIENCE = 3.0  # seconds in which the server says something or closes
 GROWTH = 200  # MB that the worker may need beside what it needs to begin with
+HELD = 30  # MB for one client that does not read; without a limit it is about 20 in a second
 KEPT = "SELECT COUNT(*) AS n FROM patients WHERE age > 50"
 STARTING = 15.0  # seconds after which whoever is not in is out
 SSL, GSS, CANCEL, MAJOR = 80877103, 80877104, 80877102, 3 << 16
@@ -569,13 +570,17 @@ def test_long_statements_are_refused(watched: Watched) -> None:
             "RESET x",
         ):
             assert client.ask(sql)[-1][0] == b"Z", sql[:50]
+        client.found.clear()
+        client.send(parse("long", "SELECT '" + "a" * 900_000 + "'") + SYNC)  # it could never be asked
+        client.until(b"Z")
+        assert client.code(), "a prepared statement of any length is kept"
         assert client.ask("SELECT 1")[-1] == (b"Z", b"I")
 
 
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT 1 " + "/*" * 400_000,
+        "SELECT 1 " + "/* " * 300_000,
         "SELECT 1 " + " ".join(f"$a{n}$" for n in range(100_000)),
         "$" * 900_001,
         "'" * 900_001,
@@ -615,7 +620,7 @@ def test_zeros_and_broken_letters_end_a_session_or_are_refused(watched: Watched)
             client.over()
 
 
-BIG = "SELECT a.attname, b.typname, a.attname || b.typname FROM pg_attribute a, pg_type b"  # about a megabyte
+BIG = f"SELECT n, '{'a' * 90}' FROM generate_series(1, 10000) AS n"  # about a megabyte
 
 
 @pytest.mark.parametrize(
@@ -626,11 +631,11 @@ BIG = "SELECT a.attname, b.typname, a.attname || b.typname FROM pg_attribute a, 
         (parse("", BIG) + bind("", "") + execute()) * 300 + FLUSH,
         frame(b"Q", text(f"{BIG};" * 300)),
         b"".join(parse(f"s{n}", BIG) + bind(f"p{n}", f"s{n}") + execute(f"p{n}", 1) for n in range(400)),
-        b"".join(parse(f"s{n}", f"SELECT '{'a' * 500_000}'") for n in range(400)),
     ],
-    ids=["queries", "executions", "executions to flush", "one query of many", "portals", "long statements"],
+    ids=["queries", "executions", "executions to flush", "one query of many", "portals"],
 )
 def test_a_client_that_never_reads_does_not_fill_the_memory(watched: Watched, sent: bytes) -> None:
+    before = _memory(watched.workers[0])
     with watched.enter("ben") as lazy:
         lazy._socket.settimeout(1.5)
         with suppress(TimeoutError):
@@ -641,8 +646,8 @@ def test_a_client_that_never_reads_does_not_fill_the_memory(watched: Watched, se
                 start = time.monotonic()
                 good.ask("SELECT 1")
                 assert time.monotonic() - start < PATIENCE
-            grown = _memory(watched.workers[0]) - watched.memory
-            assert grown < GROWTH, f"the worker needs {grown:.0f} MB more"
+            grown = _memory(watched.workers[0]) - before
+            assert grown < HELD, f"the worker needs {grown:.0f} MB more"
             time.sleep(0.1)
 
 

@@ -45,6 +45,7 @@ COUNT = "SELECT COUNT(*) AS n FROM patients"
 GROUPS = "SELECT region, COUNT(*) AS n, AVG(age) AS age FROM patients GROUP BY region"
 DUE = 4.0  # seconds after which an answer of the slow server leaves
 PACE = 100  # at which that is so
+REGIONS = 40_000  # declared there besides those that exist
 RELEASE, EXPLAIN, BATCH = "/v1/hospital/release", "/v1/hospital/explain", "/v1/hospital/batch"
 _fresh = itertools.count(1)
 
@@ -152,7 +153,11 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Answers after four seconds, and finishes what runs when it is stopped."""
-    with serving(tmp_path_factory.mktemp("slow"), "--pace", str(PACE)) as server:
+    folder = tmp_path_factory.mktemp("slow")
+    policy = hospital(folder)
+    regions = ", ".join(f'"region {n}"' for n in range(REGIONS))  # so that an answer takes long to write
+    policy.write_text(policy.read_text().replace('keys = ["north"', f'keys = [{regions}, "north"'))
+    with serving(folder, "--pace", str(PACE), policy=policy) as server:
         server.let_in("olga", "owner")
         yield server
 
@@ -439,11 +444,18 @@ def test_what_is_wrong_with_the_form_of_an_answer_is_said_before_it_is_charged(q
     assert history(quick, token, sql) == []
 
 
-@pytest.mark.parametrize("level", ["1e999999999", "1e-999999999"])
-def test_no_level_keeps_a_worker_busy(level: str) -> None:
-    told = f"import sfumato as sf; sf.Release.check_level({level!r})"
-    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=20)
-    assert "InvalidParameter" in found.stderr
+def test_no_level_keeps_a_worker_busy() -> None:
+    for level in ("1e999999999", "1e-999999999"):  # in a process that can be ended: it once took all night
+        told = f"import sfumato as sf; sf.Release.check_level({level!r})"
+        found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=10)
+        assert "InvalidParameter" in found.stderr
+
+
+@pytest.mark.parametrize("days", [b"NaN", b"1e999", b"-1e999", b"0", b"4000"])
+def test_numbers_that_json_cannot_hold_are_refused_in_json(quick: Server, days: bytes) -> None:
+    content = b'{"name": "never", "days": ' + days + b"}"
+    found = call(quick, "POST", "/v1/hospital/people", quick.tokens["olga"], content)
+    assert found.error == (422, "InvalidParameter")
 
 
 def test_explaining_and_refusing_are_free(quick: Server) -> None:
@@ -651,7 +663,7 @@ def test_whoever_goes_away_leaves_the_charge_the_release_and_no_lock(slow: Serve
 
 
 def test_a_server_that_is_stopped_finishes_what_is_running(slow: Server) -> None:
-    token, sql = slow.let_in("sam"), COUNT + " WHERE age > 41"
+    token, sql = slow.let_in("sam"), "SELECT region, COUNT(*) AS n FROM patients GROUP BY region"
     found: list[Answer] = []
     asking = threading.Thread(target=lambda: found.append(ask(slow, token, sql)))
     began = time.monotonic()
@@ -660,7 +672,8 @@ def test_a_server_that_is_stopped_finishes_what_is_running(slow: Server) -> None
     assert slow.stop() == 0
     asking.join()
     assert time.monotonic() - began >= DUE
-    assert (found[0].status, found[0].json["charged"]) == (200, "1")
+    assert found[0].status == 200
+    assert (found[0].json["charged"], len(found[0].json["rows"])) == ("1", REGIONS + 4)
     assert sf.open(slow.policy).ledger.history()[-1].redeemed
 
 
@@ -772,9 +785,9 @@ def test_the_owner_can_replace_the_policy_but_not_where_things_are(quick: Server
             found = put(told)
             assert found.error == (422, "InvalidParameter")
             assert name in found.json["error"]["message"]
-        promise = '[[promise]]\nsecret = "patients.age"\nwithin = 1\nadvantage = "0.0001"\n'
+        other = text.replace('epsilon = "1000"', 'rho = "1"')  # which the ledger refuses, not the policy
         nowhere = text.replace("tables.visits", "tables.nowhere")
-        for bad in (b"[[", b"\xff\x00", nowhere.encode(), b"", (text + promise).encode()):
+        for bad in (b"[[", b"\xff\x00", nowhere.encode(), b"", other.encode()):
             assert put(bad).status == 422, bad
         assert quick.policy.read_text() == text
         assert call(quick, "GET", "/v1/hospital/policy", owner).content.decode() == text
@@ -815,7 +828,7 @@ def form(found: Any, database: str) -> Any:
     if isinstance(found, dict):
         return {key: form(value, database) for key, value in found.items() if key not in varying}
     if isinstance(found, list):
-        return [form(each, database) for each in found]
+        return [form(each, database) for each in found if not str(each).startswith("This alone")]
     if isinstance(found, str):
         return NUMBER.sub("#", found.replace(database, "DATABASE"))
     return type(found).__name__ if not isinstance(found, bool) else found
@@ -841,7 +854,7 @@ def test_neighbours_cannot_be_told_apart_by_anything_but_noise(quick: Server) ->
         ("GET", "access?last=4", None, "olga"),
     ]
     tokens = {
-        "hospital": {"ana": quick.let_in("nia"), "olga": quick.tokens["olga"]},
+        "hospital": {"ana": quick.tokens["ana"], "olga": quick.tokens["olga"]},
         "neighbour": {"ana": quick.tokens["other"], "olga": quick.tokens["olga of other"]},
     }
     for method, act, body, who in requests:

@@ -17,7 +17,7 @@ from sfumato.server import openapi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from schemathesis import Case
+    from schemathesis import Case, SerializationContext
     from tests.serving import Server
 
 EXAMPLES = 12  # of every act, the same in every run
@@ -63,6 +63,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def session() -> Iterator[requests.Session]:
     with requests.Session() as found:
         yield found
+
+
+@schemathesis.serializer("application/toml")
+def as_it_is(_: SerializationContext, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
 schema = schemathesis.openapi.from_dict(openapi.described())

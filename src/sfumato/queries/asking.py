@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 import re
@@ -481,7 +482,9 @@ class _Asking:
         if node is None:
             return None
         self.text.allow(node)
-        number = node.expression
+        number = bare(node.expression)
+        if number.kind == "Cast" and number["to"].text() in ("INT", "BIGINT"):  # as some tools write it
+            number = bare(number.this)
         if (
             number.kind != "Literal"
             or number.arguments.get("is_string")
@@ -551,7 +554,7 @@ def _narrowed(
     return values
 
 
-_TYPES: dict[str, type] = {"integer": int, "text": str, "boolean": bool}
+_TYPES: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
 
 
 def _free_name(name: str, outputs: list[Output]) -> str:

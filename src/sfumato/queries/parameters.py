@@ -12,7 +12,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from sfumato.errors import InvalidParameter, SyntaxRefused
+from sfumato.errors import InvalidParameter, QueryRefused, SyntaxRefused
 from sfumato.queries.sql import tree
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def literal(value: Value | Decimal | None) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case datetime.datetime():
+            if value.tzinfo is not None:
+                value = value.astimezone(datetime.UTC)
             return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
@@ -91,13 +93,50 @@ def kinds(sql: str, policy: Policy) -> list[Kind]:
     For clients that ask before they send.
     """
     found: dict[int, Kind] = {}
-    for node in tree(sql).walk():
-        nodes = _parts(node)
+    for node, nodes in _places(sql):
         kind = _kind(node, nodes, policy)
         for each in nodes:
-            if each.kind == "Placeholder" and each.name.isdecimal():
+            if each.kind == "Placeholder":
                 found.setdefault(int(each.name), kind)
     return [found.get(n + 1, "text") for n in range(count(sql))]
+
+
+def read(sql: str, dialect: str = "duckdb") -> Node:
+    """The tree of a text whose values are still to come: each is a node of the kind Placeholder.
+
+    The parser takes $1,$ for the beginning of a quoted text, so it is given names instead.
+    """
+    named = _PLACES.sub(lambda found: found[0] if found[1] is None else f" {_NAME}{found[1]} ", sql)
+    found = tree(named, dialect)
+    for node in found.walk():
+        if node.kind == "Column" and node.name.startswith(_NAME) and node.get("table") is None:
+            node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(_NAME)}
+    return found
+
+
+_NAME = "sfumato_value_"
+
+
+def _places(sql: str) -> list[tuple[Node, list[Node]]]:
+    """Every node of a text and its parts; none if it cannot be read, which whoever binds it will say."""
+    try:
+        return [(node, _parts(node)) for node in read(sql).walk()]
+    except QueryRefused:
+        return []
+
+
+def place(sql: str, values: Sequence[Value | Decimal | None], at: int) -> int:
+    """Where something stands in a text that stands so far in it with its values in place.
+
+    >>> place("SELECT $1 AND x", (True,), 16)
+    14
+    """
+    shift = 0
+    for found in _PLACES.finditer(sql):
+        if found[1] is not None and found.start() + shift < at:
+            grown = len(literal(values[int(found[1]) - 1])) - len(found[0])
+            shift += min(grown, at - found.start() - shift)
+    return at - shift
 
 
 _CASTS: dict[str, Kind] = {
@@ -106,6 +145,23 @@ _CASTS: dict[str, Kind] = {
     "VARCHAR": "text", "INT": "integer", "BIGINT": "integer", "SMALLINT": "integer", "DOUBLE": "number",
     "FLOAT": "number", "DECIMAL": "number",
 }  # fmt: skip
+
+
+_COMPARING = (
+    "EQ",
+    "NEQ",
+    "LT",
+    "LTE",
+    "GT",
+    "GTE",
+    "In",
+    "Between",
+    "Coalesce",
+    "Nullif",
+    "Least",
+    "Greatest",
+)
+_COUNTING = ("Add", "Sub", "Mul", "Div", "IntDiv", "Mod", "Neg")
 
 
 def _parts(node: Node) -> list[Node]:
@@ -127,13 +183,15 @@ def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
         return "integer"
     if node.kind == "Cast":
         return _CASTS.get(node["to"].text(), "text")
-    for column in _columns(parts, policy):
+    if node.kind in ("Quantile", "ApproxQuantile", "PercentileCont", "PercentileDisc"):
+        return "number"
+    if node.kind in ("Left", "Right", "Substring"):
+        return "integer"
+    for column in _columns(parts, policy) if node.kind in (*_COMPARING, *_COUNTING) else ():
         return column.kind
     if any(part.kind == "Literal" and not part.arguments.get("is_string") for part in parts):
         return "number"
-    if node.kind in ("Add", "Sub", "Mul", "Div", "Neg", "Mod"):
-        return "number"
-    return "text"
+    return "number" if node.kind in _COUNTING else "text"
 
 
 def samples(sql: str, policy: Policy) -> list[Value]:
@@ -142,13 +200,14 @@ def samples(sql: str, policy: Policy) -> list[Value]:
     Where a parameter is compared with a column that has keys, it is one of them.
     """
     found: dict[int, Value] = {}
-    for node in tree(sql).walk():
-        nodes = _parts(node)
+    for node, nodes in _places(sql):
         kind = _kind(node, nodes, policy)
         keys = [column.keys for column in _columns(nodes, policy) if column.keys]
-        for each in nodes:
-            if each.kind == "Placeholder" and each.name.isdecimal():
-                found.setdefault(int(each.name), keys[0][0] if keys else _SAMPLES[kind])
+        inner = [each.this if each.kind == "Cast" else each for each in nodes]
+        for each in inner if node.kind in _COMPARING else nodes:
+            if each.kind == "Placeholder":
+                known = keys[0][0] if keys and node.kind in _COMPARING else None
+                found[int(each.name)] = known or found.get(int(each.name), _SAMPLES[kind])
     return [found.get(n + 1, "a") for n in range(count(sql))]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import SyntaxRefused, UnknownName
 from sfumato.queries.syntax import Node, bare
 from sfumato.server import scalars
-from sfumato.server.scalars import FUNCTIONS, compare, refused, type_named
+from sfumato.server.scalars import FUNCTIONS, LETTERS, compare, refused, type_named
 from sfumato.server.values import (
     BOOL,
     ELEMENT,
@@ -22,6 +22,7 @@ from sfumato.server.values import (
     INT4,
     INT8,
     NUMERIC,
+    OID,
     TEXT,
     TYPES,
     UNKNOWN,
@@ -135,7 +136,7 @@ class Expressions(ABC):
                 truth = bool(node.arguments.get("this")) and node.text() != "False"
                 return Compiled(lambda _: truth, BOOL)
             case "Null":
-                return Compiled(lambda _: None, TEXT)
+                return Compiled(lambda _: None, UNKNOWN)
             case "ByteString":  # E'...'
                 text = node.text()
                 return Compiled(lambda _: text, TEXT)
@@ -198,6 +199,8 @@ class Expressions(ABC):
         name, table = node.name, node["table"].name if node.get("table") else ""
         schema = node["db"].name if node.get("db") else ""
         depth, around = 0, scope
+        if name == "tableoid":
+            return Compiled(lambda _: 0, OID)
         while True:
             for n, source in enumerate(around.sources):
                 if table and source.alias != table:
@@ -228,7 +231,7 @@ class Expressions(ABC):
     def _literal(self, node: Node) -> Compiled:
         text = node.text()
         if node.arguments.get("is_string"):
-            return Compiled(lambda _: text, TEXT)
+            return Compiled(lambda _: text, UNKNOWN)
         if text.isdecimal():
             number = int(text)
             return Compiled(lambda _: number, INT4 if number < 1 << 31 else INT8)
@@ -391,8 +394,9 @@ class Expressions(ABC):
 
         def value(frame: Frame) -> Any:
             x, y = a.of(frame), b.of(frame)
-            if x is None or y is None:
-                return None
+            if x is None or y is None:  # an array and nothing is the array
+                is_array = kind == "DPipe" and {a.oid, b.oid} & set(ELEMENT)
+                return None if not is_array else y if x is None else x
             if kind == "DPipe":
                 return [*x, *y] if isinstance(x, list) and isinstance(y, list) else text_of(x) + text_of(y)
             x, y = scalars.alike(x, y)
@@ -587,7 +591,8 @@ def type_of(node: Node) -> int:
     kind = node.get("kind")
     name = node.text()
     if kind is not None:
-        name = kind.expression.name if kind.kind == "Dot" else kind.name
+        last = kind.expression if kind.kind == "Dot" else kind
+        name = f'"{last.name}"' if last.arguments.get("quoted") else last.name
     elif isinstance(given := node.arguments.get("kind"), str):
         name = given
     if name.upper() == "ARRAY":
@@ -666,8 +671,10 @@ def _some(tested: list[bool | None]) -> bool | None:
 
 def _common(parts: list[Compiled]) -> int:
     """The type of one of several: the first that is not a plain literal."""
-    known = [part.oid for part in parts if part.oid not in (TEXT, UNKNOWN)]
-    return known[0] if known else TEXT
+    known = {part.oid: None for part in parts if part.oid != UNKNOWN}
+    if len(known) > 1 and set(known) <= LETTERS:
+        return TEXT
+    return next(iter(known), UNKNOWN)
 
 
 def _wider(a: int, b: int) -> int:

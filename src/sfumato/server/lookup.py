@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 2_000_000
 DEEPEST = 20  # queries inside queries
+LONGEST = 10_000  # of a series
 
 
 class Lookup(Expressions):
@@ -70,7 +71,10 @@ class Lookup(Expressions):
     def run(self, query: Query, values: Sequence[Any] = ()) -> list[Row]:
         """Its rows."""
         self._values, self._steps = values, 0
-        return query.run(None)
+        try:
+            return query.run(None)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            raise refused("such a mixture of values") from None
 
     def _step(self) -> None:
         self._steps += 1
@@ -118,7 +122,7 @@ class Lookup(Expressions):
         if len(left.fields) != len(right.fields):
             raise SyntaxRefused("the parts of UNION have different numbers of columns", "Make them equal.")
         fields = [
-            Field(a.name, b.oid if a.oid in (TEXT, UNKNOWN) else a.oid)
+            Field(a.name, a.oid if a.oid == b.oid else TEXT if {a.oid, b.oid} <= LETTERS else a.oid)
             for a, b in zip(left.fields, right.fields, strict=True)
         ]
         both = Source("", tuple(f.name for f in fields), tuple(f.oid for f in fields), lambda _: ())
@@ -150,7 +154,7 @@ class Lookup(Expressions):
         if (where := node.get("where")) is not None:
             tests += [self._value(each, scope) for each in _conjuncts(where.this)]
         outputs = self._outputs(node, scope)
-        fields = [Field(name, value.oid) for name, value in outputs]
+        fields = [Field(name, TEXT if value.oid == UNKNOWN else value.oid) for name, value in outputs]
         group = self._group(node, scope, outputs)
         having = node.get("having")
         kept = None if having is None else self._value(having.this, scope)
@@ -271,7 +275,9 @@ class Lookup(Expressions):
 
         def series(frame: Frame) -> list[Row]:
             ends = [int(value.of(frame)) for value in values[:2]]
-            return [(n,) for n in range(ends[0], min(ends[1], ends[0] + 10_000) + 1)]
+            if ends[1] - ends[0] > LONGEST:
+                raise refused("a series so long")
+            return [(n,) for n in range(ends[0], ends[1] + 1)]
 
         def unnested(frame: Frame) -> list[Row]:
             return [(each,) for each in values[0].of(frame) or ()]

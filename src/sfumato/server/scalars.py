@@ -33,6 +33,7 @@ from sfumato.server.values import (
     TIMESTAMP,
     TIMESTAMPTZ,
     TYPES,
+    UNKNOWN,
     VARCHAR,
     VOID,
     Reg,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from sfumato.server.catalog import Catalog
 
 LONGEST_PATTERN, MOST_STARS = 300, 6
-LETTERS = frozenset({CHAR, NAME, TEXT, VARCHAR, TYPES["bpchar"].oid})
+LETTERS = frozenset({CHAR, NAME, TEXT, VARCHAR, UNKNOWN, TYPES["bpchar"].oid})
 NUMBERS = frozenset({INT2, INT4, INT8, OID, REGCLASS, REGTYPE, TYPES["xid"].oid})
 
 
@@ -165,7 +166,8 @@ def matches(text: str, pattern: str, *, ignore_case: bool = False) -> bool:
 
 NAMES = {
     "integer": INT4, "int": INT4, "int4": INT4, "int2": INT2, "smallint": INT2, "int8": INT8, "bigint": INT8,
-    "boolean": BOOL, "bool": BOOL, "text": TEXT, "varchar": VARCHAR, "name": NAME, "oid": OID, "char": CHAR,
+    "boolean": BOOL, "bool": BOOL, "text": TEXT, "varchar": VARCHAR, "name": NAME, "oid": OID,
+    "char": TYPES["bpchar"].oid,
     "float": FLOAT8, "float8": FLOAT8, "double": FLOAT8, "double precision": FLOAT8, "decimal": NUMERIC,
     "numeric": NUMERIC, "date": DATE, "timestamp": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
 }  # fmt: skip
@@ -173,6 +175,8 @@ NAMES = {
 
 def type_named(name: str) -> int:
     """The number of a type that a cast names; text if it is none of ours."""
+    if name.removeprefix("pg_catalog.") == '"char"':
+        return CHAR
     bare = name.lower().removeprefix("pg_catalog.").strip('"')
     if bare.endswith("[]"):
         return array_of(type_named(bare[:-2]))

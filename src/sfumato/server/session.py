@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import AccessDenied, QueryRefused, SfumatoError, SyntaxRefused
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import parameters
-from sfumato.queries.sql import parse, tree
+from sfumato.queries.sql import parse
 from sfumato.server import catalog as catalogs
 from sfumato.server import frames
 from sfumato.server.desk import Recent, Wanted, check_role
@@ -81,6 +81,7 @@ class Statements:
         self.out = bytearray()  # what goes to the client
         self.prepared: dict[str, Prepared] = {}
         self.stopping = False
+        self.now: tuple[str, Sequence[Any], int] = ("", (), 0)  # a statement, its values, where it begins
         self._farewell = ("", "", "")
         self._catalog: tuple[Any, catalogs.Catalog] | None = None
 
@@ -119,7 +120,7 @@ class Statements:
             return known
         found: Node | str = "question"
         try:
-            read = tree(bare(sql), "postgres")
+            read = parameters.read(bare(sql), "postgres")
             tables = [each for each in read.walk() if each.kind == "Table"]
             named = {each.alias.lower() for each in read.walk() if each.kind == "CTE"}
             own = {table.name.lower() for table in self.desk.database.policy.tables}
@@ -201,7 +202,7 @@ class Statements:
             self.out += frames.status(name, value)
 
     async def _explain(self, sql: str, values: list[Any]) -> Result:
-        inner = _explained(sql)
+        inner = explained(sql)
         assert self.caller is not None
         if isinstance(self._kind(inner), str):
             explanation = await self.desk.explain(self.caller, self._wanted(inner, values))
@@ -219,15 +220,16 @@ class Statements:
                 return Result("")
             case "BEGIN" | "START":
                 self.state = b"T"
+                self.knobs.start()
                 return Result("BEGIN")
             case "COMMIT" | "END":
                 tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
-                self._tell(self.knobs.end())
+                self._tell(self.knobs.end(undone=tag == "ROLLBACK"))
                 return Result(tag)
             case "ROLLBACK" | "ABORT":
                 self.state = b"T" if "TO" in first and self.state != b"I" else b"I"
                 if self.state == b"I":
-                    self._tell(self.knobs.end())
+                    self._tell(self.knobs.end(undone=True))
                 return Result("ROLLBACK")
             case "SAVEPOINT" | "RELEASE":
                 return Result(word)
@@ -288,7 +290,7 @@ class Statements:
         """The types of values that nobody gave: from what they are compared with."""
         if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN"):
             return
-        sql = _explained(prepared.sql)
+        sql = explained(prepared.sql)
         found = self._kind(sql)
         if isinstance(found, str):
             policy = self.desk.database.policy
@@ -326,7 +328,7 @@ class Statements:
         return fields(plan, intervals=self.knobs.intervals)
 
 
-def _explained(sql: str) -> str:
+def explained(sql: str) -> str:
     """What stands after EXPLAIN, if it stands there."""
     return re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
 

@@ -67,21 +67,28 @@ OURS = {
     "sfumato.level": "0.95",
 }
 LONGEST, MOST = 1000, 200  # letters of a setting; settings of a session
-FIXED = ("server_version", "server_version_num", "server_encoding", "integer_datetimes", "is_superuser")
+FIXED = (
+    "session_authorization",
+    "server_version",
+    "server_version_num",
+    "server_encoding",
+    "integer_datetimes",
+    "is_superuser",
+)
 
 
-def split(sql: str) -> list[str]:
-    """The statements of a text.
+def split(sql: str) -> list[tuple[int, str]]:
+    """The statements of a text, and where each begins.
 
     >>> split("SET a = ';'; SELECT 1 -- ;")
-    ["SET a = ';'", ' SELECT 1 -- ;']
+    [(0, "SET a = ';'"), (12, ' SELECT 1 -- ;')]
     """
     found, start = [], 0
     for part in _PARTS.finditer(sql):
         if part.group() == ";":
-            found.append(sql[start : part.start()])
+            found.append((start, sql[start : part.start()]))
             start = part.end()
-    return [each for each in [*found, sql[start:]] if bare(each)]
+    return [(at, each) for at, each in [*found, (start, sql[start:])] if bare(each)]
 
 
 def bare(sql: str) -> str:
@@ -103,6 +110,7 @@ class Knobs:
     values: dict[str, str] = field(default_factory=lambda: {**DEFAULTS, **OURS})
     first: dict[str, str] = field(default_factory=dict)  # as the connection began
     before: dict[str, str] = field(default_factory=dict)  # SET LOCAL in a transaction
+    started: dict[str, str] | None = None  # as the transaction began
 
     def begin(self) -> None:
         """From now on RESET goes back to what is set now."""
@@ -127,6 +135,7 @@ class Knobs:
         elif key == "datestyle":
             value = "ISO, MDY"  # the only one that is written
         self.values[key] = value
+        self.before.pop(key, None)
         return [(REPORTED[key], value)] if key in REPORTED else []
 
     def _checked(self, key: str, value: str) -> str:
@@ -150,22 +159,25 @@ class Knobs:
 
     def set_local(self, name: str, value: str) -> list[tuple[str, str]]:
         """Change a setting until the transaction ends."""
-        old = self.values.get(name.lower(), "")
+        old = self.before.get(name.lower(), self.values.get(name.lower(), ""))
         told = self.set(name, value)
-        self.before.setdefault(name.lower(), old)
+        self.before[name.lower()] = old
         return told
 
-    def end(self) -> list[tuple[str, str]]:
+    def start(self) -> None:
+        """A transaction begins: what is set in it lasts only if it does."""
+        if self.started is None:
+            self.started = dict(self.values)
+
+    def end(self, *, undone: bool) -> list[tuple[str, str]]:
         """The transaction is over."""
-        told = [pair for key in self.before for pair in self._restored(key)]
-        self.before = {}
-        return told
-
-    def _restored(self, key: str) -> list[tuple[str, str]]:
-        if self.values.get(key) == self.before[key]:
-            return []
-        self.values[key] = self.before[key]
-        return [(REPORTED[key], self.before[key])] if key in REPORTED else []
+        old = dict(self.values)
+        if undone and self.started is not None:
+            self.values = self.started
+        else:
+            self.values.update(self.before)
+        self.started, self.before = None, {}
+        return [(shown, self.values[key]) for key, shown in REPORTED.items() if old[key] != self.values[key]]
 
     def reset(self, name: str) -> list[tuple[str, str]]:
         """Back to what it was when the connection began."""

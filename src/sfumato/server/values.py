@@ -229,7 +229,7 @@ def text_of(value: Any, oid: int = TEXT) -> str:
             return " ".join(str(each) for each in value)
         return "{" + ",".join(_element(each, ELEMENT.get(oid, TEXT)) for each in value) + "}"
     if isinstance(value, datetime.datetime):
-        return value.isoformat(sep=" ")
+        return value.isoformat(sep=" ") + ("+00" if oid == TIMESTAMPTZ else "")
     if isinstance(value, dict):
         return json.dumps(value)
     return str(value)
@@ -341,7 +341,8 @@ def _from_text(text: str, oid: int) -> Any:
         case 1082:
             return datetime.date.fromisoformat(text.split()[0])
         case 1114 | 1184:
-            return datetime.datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+            moment = datetime.datetime.fromisoformat(text.strip())
+            return (moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)).replace(tzinfo=None)
     return _array(text, ELEMENT[oid]) if oid in ELEMENT else text
 
 

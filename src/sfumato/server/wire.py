@@ -41,9 +41,9 @@ from sfumato.server import frames, scram
 from sfumato.server.access import say
 from sfumato.server.desk import Caller, Recent
 from sfumato.server.frames import Body, Broken, complaint, message
-from sfumato.server.session import Prepared, Refused, Result, Statements
+from sfumato.server.session import Prepared, Refused, Result, Statements, explained
 from sfumato.server.statements import REPORTED, bare, split
-from sfumato.server.values import TEXT, UNKNOWN, Field, fitted, read
+from sfumato.server.values import TEXT, UNKNOWN, Field, fitted, plain, read
 
 if TYPE_CHECKING:
     import socket
@@ -306,7 +306,7 @@ class Session(Statements):
                 try:
                     knobs.set(name, value)
                 except SfumatoError as error:
-                    self._complain(error, "", notice=True)
+                    self._complain(error, notice=True)
         knobs.begin()
         for key, shown in REPORTED.items():
             self.out += frames.status(shown, knobs.values[key])
@@ -348,11 +348,11 @@ class Session(Statements):
             raise Broken("an unknown message")
         self._skipping = not await self._guarded(acts[kind], body)
 
-    async def _guarded(self, act: Callable[..., Any], *arguments: Any, sql: str = "") -> bool:
+    async def _guarded(self, act: Callable[..., Any], argument: Any) -> bool:
         """Do it in a way that can be cancelled, and say what went wrong. Whether it went well."""
         self._canceled, self._busy = False, True
         try:
-            await act(*arguments)
+            await act(argument)
         except asyncio.CancelledError:
             if not self._canceled or self._task is None:
                 raise
@@ -361,8 +361,10 @@ class Session(Statements):
             self._say("ERROR", "57014", "you stopped waiting for this question", told)
         except Refused as error:
             self._say("ERROR", error.code, error.words, error.hint)
+        except struct.error:
+            self._say("ERROR", "22003", "a number is too large for its type")
         except SfumatoError as error:
-            self._complain(error, sql)
+            self._complain(error)
         except (
             ArithmeticError,
             LookupError,
@@ -387,8 +389,9 @@ class Session(Statements):
         statements = split(text)
         if not statements:
             self.out += message(b"I")
-        for sql in statements:
-            if not await self._guarded(self._simply, sql, sql=sql):
+        for start, sql in statements:
+            self.now = (sql, (), start)
+            if not await self._guarded(self._simply, sql):
                 break
         self._skipping = False
         self.out += frames.ready(self.state)
@@ -417,6 +420,7 @@ class Session(Statements):
     async def _bind(self, body: Body) -> None:
         portal, name = body.text(), body.text()
         prepared = self._statement(name)
+        self.now = (prepared.sql, (), 0)
         forms = [body.int16() for _ in body.many()]
         contents: list[bytes | None] = []
         for _ in body.many():
@@ -443,6 +447,7 @@ class Session(Statements):
         kind, name = body.take(1), body.text()
         if kind == b"S":
             prepared = self._statement(name)
+            self.now = (prepared.sql, (), 0)
             await self.infer(prepared)
             types = b"".join(struct.pack("!I", oid or TEXT) for oid in prepared.types)
             self.out += message(b"t", struct.pack("!H", len(prepared.types)) + types)
@@ -450,6 +455,7 @@ class Session(Statements):
             prepared.fields, prepared.is_described = found, True
         else:
             portal = self._portal(name)
+            self.now = (portal.prepared.sql, portal.values, 0)
             found, formats = await self.fields_of(portal.prepared, portal.values), portal.formats
             if portal.prepared.is_described and _same_shape(found, portal.prepared.fields):
                 found = portal.prepared.fields
@@ -457,6 +463,7 @@ class Session(Statements):
 
     async def _execute(self, body: Body) -> None:
         portal, most = self._portal(body.text()), body.int32()
+        self.now = (portal.prepared.sql, portal.values, 0)
         if portal.result is None:
             portal.result = await self.perform(portal.prepared, portal.values)
             known = portal.prepared.fields
@@ -519,7 +526,7 @@ class Session(Statements):
     def _say(self, severity: str, code: str, told: str, hint: str = "") -> None:
         self.out += complaint(b"E", severity, code, told, "", hint)
 
-    def _complain(self, error: SfumatoError, sql: str, *, notice: bool = False) -> None:
+    def _complain(self, error: SfumatoError, *, notice: bool = False) -> None:
         """An error of ours in the form of the protocol."""
         code = next((code for kind, code in CODES if isinstance(error, kind)), "XX000")
         told, hint, detail, place = self.desk.words(str(error)), "", "", 0
@@ -528,10 +535,21 @@ class Session(Statements):
         if isinstance(error, QueryRefused):
             told, hint = self.desk.words(error.problem), self.desk.words(error.advice)
             detail = "Nothing was spent and no row was read."
-            if error.span is not None and error.sql and sql:
-                place = max(0, sql.find(error.sql)) + error.span[0] + 1
+            if error.span is not None and error.sql:
+                place = self._place(error.sql, error.span[0])
         kind, severity = (b"N", "WARNING") if notice else (b"E", "ERROR")
         self.out += complaint(kind, severity, code, told, detail, hint, place)
+
+    def _place(self, told: str, at: int) -> int:
+        """Where in the text that came, counted from 1, something stands in a question that was read."""
+        sql, values, start = self.now
+        if (found := sql.find(told)) >= 0:
+            return start + found + at + 1
+        inner = explained(sql)
+        used = [plain(value) for value in values[: parameters.count(inner)]]
+        if not used or parameters.bind(inner, used) != told:
+            return 0
+        return start + max(0, sql.find(inner)) + parameters.place(inner, used, at) + 1
 
     async def _flush(self) -> None:
         if self.out:
