@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "anonymity": set(),
     "workloads": SPINE,
     "learning": SPINE,
-    "client": {"curator", "exact"},
+    "client": {"curator", "queries", "exact"},
     "curator": {"sources", "queries", "utility", *SPINE},
 }
 EVERYTHING = {"cli", "server"}  # these may combine the rooms

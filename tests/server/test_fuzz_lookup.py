@@ -86,22 +86,21 @@ def answer() -> None:
 
 def look(shown: catalog.Catalog, sql: str, types: list[int], given: list[str | None]) -> int:
     """Compile, run and write a statement; how many rows it has."""
-    for each in split(sql)[:1]:
-        read = tree(bare(each), "postgres")
-        lookup = Lookup(shown, each, types)
-        query = lookup.compile(read)
-        inferred = [*lookup.types, *[0] * len(given)]
-        bound = [
-            None if value is None else values.read(value.encode(), oid or values.TEXT, binary=False)
-            for value, oid in zip(given, inferred, strict=False)
-        ]
-        rows = lookup.run(query, bound)
-        frames.described(query.fields, [])
-        for form in (0, 1):
-            for row in rows[:1000]:
-                frames.row(row, query.fields, [form] * len(query.fields))
-        return len(rows)
-    return 0
+    split(sql)  # which comes first at the door
+    read = tree(bare(sql), "postgres")
+    lookup = Lookup(shown, sql, types)
+    query = lookup.compile(read)
+    inferred = [*lookup.types, *[0] * len(given)]
+    bound = [
+        None if value is None else values.read(value.encode(), oid or values.TEXT, binary=False)
+        for value, oid in zip(given, inferred, strict=False)
+    ]
+    rows = lookup.run(query, bound)
+    frames.described(query.fields, [])
+    for form in (0, 1):
+        for row in rows[:1000]:
+            frames.row(row, query.fields, [form] * len(query.fields))
+    return len(rows)
 
 
 def _peak() -> float:

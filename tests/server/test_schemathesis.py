@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from schemathesis import Case, SerializationContext
     from tests.serving import Server
 
-EXAMPLES = 12  # of every act, the same in every run
+EXAMPLES = 25  # of every act, the same in every run
 SECONDS = 20  # that no answer may take
 CHECKS: list[Any] = [
     checks.status_code_conformance,

@@ -7,7 +7,6 @@ import http.client
 import json
 import math
 import os
-import re
 import ssl
 import threading
 import time
@@ -20,6 +19,7 @@ from sfumato import errors
 from sfumato.curator import show
 from sfumato.errors import InvalidParameter, ServerError, SfumatoError
 from sfumato.exact.coins import SystemCoins
+from sfumato.queries.lexing import signs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,6 @@ TRIES = 4  # of a request whose answer was lost
 PAUSE = 0.2  # seconds before the second try, and twice as long before each other one
 SECONDS = 3600.0  # for an answer: deadlines may be long
 Number = str | float | int
-_MARKS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\?", re.DOTALL)
 
 
 def connect(
@@ -454,16 +453,10 @@ class Cursor:
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Ask a question; a ? in it is the next of the parameters."""
-        count = 0
-
-        def numbered(found: re.Match[str]) -> str:
-            nonlocal count
-            if found[0] != "?":
-                return found[0]
-            count += 1
-            return f"${count}"
-
-        text = _MARKS.sub(numbered, sql)
+        places = [place for sign, place, _ in signs(sql) if sign == "mark"]
+        text = sql
+        for number, place in reversed(list(enumerate(places, 1))):
+            text = f"{text[:place]}${number} {text[place + 1 :]}"
         release = self.connection.sql(text, parameters=parameters).release()
         facts = release.facts
         wanted = [

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter, QueryRefused, SyntaxRefused
+from sfumato.queries.lexing import signs
 from sfumato.queries.sql import tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sfumato.queries.declared import Column, Kind, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.syntax import Node
 
-# what may hold a dollar sign that is none of ours: texts, names and comments
-_PLACES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\d{1,5})", re.DOTALL)
 MOST = 1000
 
 
@@ -33,7 +31,7 @@ def count(sql: str) -> int:
     >>> count("SELECT COUNT(*) FROM visits WHERE age > $2 AND ward = '$7'")
     2
     """
-    most = max((int(found[1]) for found in _PLACES.finditer(sql) if found[1]), default=0)
+    most = max((number for number, _, _ in values_of(sql)), default=0)
     if most > MOST:
         raise SyntaxRefused(
             f"${most} is beyond the last value there can be", f"Use at most ${MOST}.", sql=sql
@@ -51,15 +49,23 @@ def bind(sql: str, values: Sequence[Value | Decimal | None]) -> str:
         told = f"give {wanted} values, one for each of $1, $2, ..." if wanted else "the text has no $1"
         raise InvalidParameter("parameters", len(values), told)
 
-    def put(found: re.Match[str]) -> str:
-        number = found[1]
-        if number is None:
-            return found[0]
-        if int(number) == 0:
-            raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql, span=found.span())
-        return literal(values[int(number) - 1])
+    if any(number == 0 for number, _, _ in values_of(sql)):
+        raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql)
+    return replaced(sql, lambda number: literal(values[number - 1]))
 
-    return _PLACES.sub(put, sql)
+
+def values_of(sql: str) -> list[tuple[int, int, int]]:
+    """The numbers of all values in a text, and where they stand."""
+    return [(int(sql[start + 1 : end]), start, end) for sign, start, end in signs(sql) if sign == "value"]
+
+
+def replaced(sql: str, put: Callable[[int], str]) -> str:
+    """The text with something in the place of each value."""
+    parts, place = [], 0
+    for number, start, end in values_of(sql):
+        parts += [sql[place:start], put(number)]
+        place = end
+    return "".join([*parts, sql[place:]])
 
 
 def literal(value: Value | Decimal | None) -> str:
@@ -106,8 +112,7 @@ def read(sql: str, dialect: str = "duckdb") -> Node:
 
     The parser takes $1,$ for the beginning of a quoted text, so it is given names instead.
     """
-    named = _PLACES.sub(lambda found: found[0] if found[1] is None else f" {_NAME}{found[1]} ", sql)
-    found = tree(named, dialect)
+    found = tree(replaced(sql, lambda number: f" {_NAME}{number} "), dialect)
     for node in found.walk():
         if node.kind == "Column" and node.name.startswith(_NAME) and node.get("table") is None:
             node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(_NAME)}
@@ -132,10 +137,10 @@ def place(sql: str, values: Sequence[Value | Decimal | None], at: int) -> int:
     14
     """
     shift = 0
-    for found in _PLACES.finditer(sql):
-        if found[1] is not None and found.start() + shift < at:
-            grown = len(literal(values[int(found[1]) - 1])) - len(found[0])
-            shift += min(grown, at - found.start() - shift)
+    for number, start, end in values_of(sql):
+        if start + shift < at:
+            grown = len(literal(values[number - 1])) - (end - start)
+            shift += min(grown, at - start - shift)
     return at - shift
 
 

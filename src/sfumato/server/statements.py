@@ -9,13 +9,9 @@ from fractions import Fraction
 import sfumato
 from sfumato.curator.release import Release
 from sfumato.errors import InvalidParameter, SyntaxRefused, UnknownName
+from sfumato.queries.lexing import signs
 from sfumato.server.catalog import VERSION
 
-# texts, names, comments and dollar quotes, in which a semicolon ends nothing
-_PARTS = re.compile(
-    r"[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\1|;",
-    re.DOTALL,
-)
 _BLANK = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)+", re.DOTALL)
 _SET = re.compile(
     r"SET\s+(?:SESSION\s+|LOCAL\s+)?([\w.]+)\s*(?:=|\s+TO\s+)\s*(.+)", re.IGNORECASE | re.DOTALL
@@ -84,10 +80,10 @@ def split(sql: str) -> list[tuple[int, str]]:
     [(0, "SET a = ';'"), (12, ' SELECT 1 -- ;')]
     """
     found, start = [], 0
-    for part in _PARTS.finditer(sql):
-        if part.group() == ";":
-            found.append((start, sql[start : part.start()]))
-            start = part.end()
+    for sign, at, end in signs(sql):
+        if sign == "end":
+            found.append((start, sql[start:at]))
+            start = end
     return [(at, each) for at, each in [*found, (start, sql[start:])] if bare(each)]
 
 
