@@ -171,6 +171,8 @@ class Desk:
         self._reader = ThreadPoolExecutor(2, "reader")  # free things, which must not wait for engines
         self._heavy = ThreadPoolExecutor(1, "heavy")  # password hashes, suggestions
         self._heavy_waiting = 0
+        self._catalog = ThreadPoolExecutor(2, "catalog")
+        self._turns: dict[str, asyncio.Lock] = {}
         self._questions: Recent[Question] = Recent(KNOWN)
         self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
         self._buckets: dict[str, Bucket] = {}
@@ -244,6 +246,12 @@ class Desk:
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
         """Do something free in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
+
+    async def look(self, caller: Caller, act: Callable[[], T]) -> T:
+        """Look something up in the catalog: one thing of a person at a time, so that nobody waits for her."""
+        turn = self._turns.setdefault(caller.person.name, asyncio.Lock())
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self._catalog, act)
 
     async def alone(self, act: Callable[[], T]) -> T:
         """Do something free that takes long: one such thing at a time."""
@@ -505,6 +513,13 @@ def _fingerprint(*wanted: Wanted) -> str:
 
 
 def _receipt(found: Any) -> dict[str, Any]:
-    release = getattr(found, "release", None) or (found[0] if hasattr(found, "each") else None)
+    if isinstance(found, Shown):
+        if "receipt" not in found.forms:
+            found.forms["receipt"] = _receipt_of(found.release)
+        return cast("dict[str, Any]", found.forms["receipt"])
+    return _receipt_of(found[0]) if hasattr(found, "each") else {}
+
+
+def _receipt_of(release: Release) -> dict[str, Any]:
     receipt = getattr(release, "receipt", None)
     return {} if receipt is None else {"receipt": receipt.number, "charged": str(receipt.charged)}

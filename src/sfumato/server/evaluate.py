@@ -8,11 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cmp_to_key
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sfumato.errors import SyntaxRefused, UnknownName
 from sfumato.queries.syntax import Node, bare
-from sfumato.server import scalars
+from sfumato.server import patterns, scalars
 from sfumato.server.scalars import FUNCTIONS, LETTERS, compare, refused, type_named
 from sfumato.server.values import (
     BOOL,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from sfumato.server.catalog import Catalog
 
-MOST_STEPS = 2_000_000
-DEEPEST = 20  # queries inside queries
+LONGEST = 10_000  # letters or elements of a value that is made
+LARGEST = 10**38
 Row = tuple[Any, ...]
 
 
@@ -99,6 +99,20 @@ class Expressions(ABC):
         self._catalog, self._sql = catalog, sql
         self.types = list(types)  # of parameters; 0 where nobody said
         self._values: Sequence[Any] = ()
+
+    @abstractmethod
+    def _work(self, steps: int) -> None:
+        """Count what was done, and stop what takes too long."""
+
+    def _bounded(self, value: Any) -> Any:
+        """A value that was made, if it is not too long."""
+        if isinstance(value, (str, list)):
+            self._work(1 + len(value) // 100)
+            if len(value) > LONGEST:
+                raise refused("a value so long")
+        elif isinstance(value, int) and not -LARGEST < value < LARGEST:
+            raise refused("a number so large")
+        return value
 
     @abstractmethod
     def _query(self, node: Node, outer: Scope | None, named: dict[str, Query]) -> Query:
@@ -192,7 +206,8 @@ class Expressions(ABC):
                 return Compiled(lambda f: f.numbers.get(number), INT8, everything(scope))
             case "Tuple":
                 parts = [self._value(each, scope) for each in node.nodes()]
-                return Compiled(lambda f: [part.of(f) for part in parts], TYPES["record"].oid, _uses(parts))
+                row = lambda f: self._flat([part.of(f) for part in parts])  # noqa: E731
+                return Compiled(row, TYPES["record"].oid, _uses(parts))
         return self._call(node, scope)
 
     def _column(self, node: Node, scope: Scope) -> Compiled:
@@ -326,6 +341,7 @@ class Expressions(ABC):
                 return None
             if isinstance(many, str):
                 many = scalars.array(many)
+            self._work(1 + len(many) // 4)
             tested = [compare(sign, one, each) for each in many]
             return (
                 (False if False in tested else None if None in tested else True) if is_all else _some(tested)
@@ -352,7 +368,13 @@ class Expressions(ABC):
                 self._typed(each, a.oid)
             parts = [self._value(each, scope) for each in node.nodes()]
             values, uses = (lambda f: [part.of(f) for part in parts]), a.uses | _uses(parts)
-        return Compiled(lambda f: _some([compare("=", a.of(f), each) for each in values(f)]), BOOL, uses)
+
+        def value(frame: Frame) -> bool | None:
+            one, many = a.of(frame), values(frame)
+            self._work(1 + len(many) // 4)
+            return _some([compare("=", one, each) for each in many])
+
+        return Compiled(value, BOOL, uses)
 
     def _pattern(self, node: Node, scope: Scope) -> Compiled:
         escape, turned = "\\", False
@@ -376,10 +398,11 @@ class Expressions(ABC):
             if text is None or pattern is None:
                 return None
             shown = text_of(text)
+            self._work(1 + len(shown) * len(str(pattern)) // 2)
             if kind.startswith("Regexp"):
-                found = scalars.matches(shown, str(pattern), ignore_case=kind == "RegexpILike")
+                found = patterns.matches(shown, str(pattern), ignore_case=kind == "RegexpILike")
             else:
-                found = scalars.like(shown, str(pattern), escape, ignore_case=kind == "ILike")
+                found = patterns.like(shown, str(pattern), escape, ignore_case=kind == "ILike")
             return found != turned
 
         return Compiled(value, BOOL, a.uses | b.uses)
@@ -398,17 +421,20 @@ class Expressions(ABC):
                 is_array = kind == "DPipe" and {a.oid, b.oid} & set(ELEMENT)
                 return None if not is_array else y if x is None else x
             if kind == "DPipe":
-                return [*x, *y] if isinstance(x, list) and isinstance(y, list) else text_of(x) + text_of(y)
+                both = isinstance(x, list) and isinstance(y, list)
+                return self._bounded([*x, *y] if both else text_of(x) + text_of(y))
             x, y = scalars.alike(x, y)
+            if isinstance(x, (str, list)) or isinstance(y, (str, list)):
+                raise refused("arithmetic with texts")
             if kind in ("Div", "Mod") and y == 0:
                 raise refused("a division by zero")
             match kind:
                 case "Add":
-                    return x + y
+                    return self._bounded(x + y)
                 case "Sub":
-                    return x - y
+                    return self._bounded(x - y)
                 case "Mul":
-                    return x * y
+                    return self._bounded(x * y)
                 case "Div":
                     return int(x / y) if isinstance(x, int) and isinstance(y, int) else x / y
                 case "Mod":
@@ -440,10 +466,16 @@ class Expressions(ABC):
         inner = node.nodes()
         if len(inner) == 1 and bare(inner[0]).kind in ("Select", "Union", "Subquery"):
             query = self._query(inner[0], scope, scope.named)
-            rows = lambda f: [row[0] for row in query.run(f)]  # noqa: E731
+            rows = lambda f: self._flat([row[0] for row in query.run(f)])  # noqa: E731
             return Compiled(rows, array_of(query.fields[0].oid), everything(scope))
         parts = [self._value(each, scope) for each in inner]
-        return Compiled(lambda f: [part.of(f) for part in parts], array_of(_common(parts)), _uses(parts))
+        flat = lambda f: self._flat([part.of(f) for part in parts])  # noqa: E731
+        return Compiled(flat, array_of(_common(parts)), _uses(parts))
+
+    def _flat(self, values: list[Any]) -> list[Any]:
+        if any(isinstance(each, list) for each in values):
+            raise refused("an array of arrays")
+        return cast("list[Any]", self._bounded(values))
 
     def _subscript(self, node: Node, scope: Scope) -> Compiled:
         values, (place, *_) = self._value(node.this, scope), [self._value(n, scope) for n in node.nodes()]
@@ -470,7 +502,7 @@ class Expressions(ABC):
         def value(frame: Frame) -> Any:
             if act is None:
                 raise refused(f"the function {name}()")
-            return act(self._catalog, *(each.of(frame) for each in values))
+            return self._bounded(act(self._catalog, *(each.of(frame) for each in values)))
 
         return Compiled(value, oid, _uses(values))
 
@@ -496,10 +528,13 @@ class Expressions(ABC):
                 case "count":
                     return len(known)
                 case "array_agg":
-                    return (known if is_distinct else values) or None
+                    return self._flat(known if is_distinct else values) or None
                 case "string_agg" | "group_concat":
                     sign = "" if between is None else str(between.of(frame))
-                    return sign.join(text_of(each) for each in known) if known else None
+                    shown = [text_of(each) for each in known]
+                    if sum(map(len, shown)) + len(sign) * len(shown) > LONGEST:
+                        raise refused("a value so long")
+                    return sign.join(shown) if known else None
                 case "bool_and" | "logical_and" | "every":
                     return all(known) if known else None
                 case "bool_or" | "logical_or":

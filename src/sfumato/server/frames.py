@@ -24,6 +24,10 @@ class Broken(Exception):
     """The client does not speak the protocol: there is nothing more to say."""
 
 
+class TooLarge(Exception):
+    """A value that does not fit into the type of its column."""
+
+
 class Body:
     """The content of a message, read from left to right."""
 
@@ -127,7 +131,10 @@ def row(values: Sequence[Any], fields: Sequence[Field], formats: Sequence[int]) 
     parts = [struct.pack("!H", len(fields))]
     for value, field, form in zip(values, fields, formats, strict=True):
         write = as_bytes if form else as_text
-        parts.append(sized(None if value is None else write(value, field.oid)))
+        try:
+            parts.append(sized(None if value is None else write(value, field.oid)))
+        except (struct.error, ArithmeticError, AttributeError, TypeError, ValueError):
+            raise TooLarge(f"the column {field.name!r} holds a value that its type cannot hold") from None
     return message(b"D", b"".join(parts))
 
 

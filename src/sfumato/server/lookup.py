@@ -10,6 +10,8 @@ A query is compiled first, which gives the names and types of its columns withou
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SyntaxRefused, UnknownName, Unsupported
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from sfumato.server.catalog import Catalog
 
 MOST_STEPS = 2_000_000
+SECONDS = 1.0  # for one statement; the catalog is public, and so is how long it takes to read it
+LOOK = 500  # steps between two looks at the clock
+FRAME = 20  # steps for a combination of rows that is kept
 DEEPEST = 20  # queries inside queries
 LONGEST = 10_000  # of a series
 
@@ -59,6 +64,8 @@ class Lookup(Expressions):
     def __init__(self, catalog: Catalog, sql: str, types: Sequence[int] = ()) -> None:
         super().__init__(catalog, sql, types)
         self._steps = 0
+        self._looked = 0  # at the clock, after so many steps
+        self._end = time.monotonic() + SECONDS
         self._depth = 0
 
     def compile(self, tree: Node) -> Query:
@@ -66,19 +73,22 @@ class Lookup(Expressions):
         for node in tree.walk():
             if node.kind == "Identifier" and not node.arguments.get("quoted"):
                 node.arguments["this"] = node.text().lower()
-        return self._query(tree, None, {})
+        with _foreseen():
+            return self._query(tree, None, {})
 
     def run(self, query: Query, values: Sequence[Any] = ()) -> list[Row]:
         """Its rows."""
-        self._values, self._steps = values, 0
-        try:
+        self._values, self._steps, self._looked = values, 0, 0
+        self._end = time.monotonic() + SECONDS
+        with _foreseen():
             return query.run(None)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise refused("such a mixture of values") from None
 
-    def _step(self) -> None:
-        self._steps += 1
-        if self._steps > MOST_STEPS:
+    def _work(self, steps: int) -> None:
+        self._steps += steps
+        is_late = False
+        if self._steps - self._looked > LOOK:
+            self._looked, is_late = self._steps, time.monotonic() > self._end
+        if self._steps > MOST_STEPS or is_late:
             raise Unsupported("this query about the catalog takes too long", "Ask a simpler one.")
 
     # Queries ------------------------------------------------------------------------------------------
@@ -100,14 +110,25 @@ class Lookup(Expressions):
                 case "Subquery" | "Paren":
                     return self._query(node.this, outer, named)
                 case "Union":
-                    return self._union(node, outer, named)
+                    return self._counted(self._union(node, outer, named))
                 case "Values":
-                    return self._values_query(node, outer, named)
+                    return self._counted(self._values_query(node, outer, named))
                 case "Select":
-                    return self._select(node, outer, named)
+                    return self._counted(self._select(node, outer, named))
             raise refused(node.kind.upper())
         finally:
             self._depth -= 1
+
+    def _counted(self, query: Query) -> Query:
+        """The same, where every run is work, also one that reads no row."""
+
+        def run(around: Frame | None) -> list[Row]:
+            self._work(5)
+            rows = query.run(around)
+            self._work(len(rows))
+            return rows
+
+        return Query(query.fields, run)
 
     def _renamed(self, query: Query, alias: Node) -> Query:
         names = [each.name for each in alias.nodes("columns")]
@@ -174,6 +195,7 @@ class Lookup(Expressions):
             found = list(frames)
             for number in windows:
                 number(found)
+            self._work(len(found) * (1 + len(outputs) // 4))
             pairs = [(tuple(value.of(frame) for _, value in outputs), frame) for frame in found]
             if is_distinct:
                 pairs = list({hashable(row): (row, frame) for row, frame in reversed(pairs)}.values())[::-1]
@@ -322,6 +344,7 @@ class Lookup(Expressions):
 
         def bind(n: int) -> Iterator[Frame]:
             if n == len(sources):
+                self._work(FRAME)
                 yield _copied(frame)
                 return
             source = sources[n]
@@ -334,7 +357,7 @@ class Lookup(Expressions):
                 found = source.rows(frame)
             is_matched = False
             for row in found:
-                self._step()
+                self._work(1)
                 frame.rows[n] = row
                 if source.left:
                     if any(test.of(frame) is not True for test in source.on):
@@ -435,6 +458,15 @@ class Lookup(Expressions):
 
             found.append(count)
         return found
+
+
+@contextmanager
+def _foreseen() -> Iterator[None]:
+    """Values that do not fit where they stand are refused: nothing here is private, so nothing is told."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
+        raise refused("a value of this kind in this place") from None
 
 
 def _probe(n: int, tests: list[Compiled]) -> tuple[int, Compiled] | None:

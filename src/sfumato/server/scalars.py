@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from sfumato.server.catalog import Catalog
 
-LONGEST_PATTERN, MOST_STARS = 300, 6
 LETTERS = frozenset({CHAR, NAME, TEXT, VARCHAR, UNKNOWN, TYPES["bpchar"].oid})
 NUMBERS = frozenset({INT2, INT4, INT8, OID, REGCLASS, REGTYPE, TYPES["xid"].oid})
 
@@ -111,57 +110,6 @@ def array(text: str) -> list[str | None]:
     ]
 
 
-def like(text: str, pattern: str, escape: str = "\\", *, ignore_case: bool = False) -> bool:
-    """LIKE, in time that grows with the product of both lengths at most.
-
-    >>> like("patients", "pat%s"), like("pg_class", "pg/_%", "/"), like("pgxclass", "pg/_%", "/")
-    (True, True, False)
-    """
-    if ignore_case:
-        text, pattern = text.lower(), pattern.lower()
-    signs: list[tuple[bool, str]] = []  # whether it is a wildcard, and which or what letter
-    skip = False
-    for place, letter in enumerate(pattern):
-        if skip:
-            skip = False
-        elif escape and letter == escape and place + 1 < len(pattern):
-            signs.append((False, pattern[place + 1]))
-            skip = True
-        else:
-            signs.append((letter in "%_", letter))
-    reached = {0}  # how many signs may be used up
-    for place in range(len(text) + 1):
-        more = set(reached)
-        for used in sorted(reached):
-            while used < len(signs) and signs[used] == (True, "%"):
-                used += 1
-                more.add(used)
-        if place == len(text):
-            return len(signs) in more
-        reached = {used for used in more if used < len(signs) and signs[used] == (True, "%")}
-        reached |= {
-            used + 1
-            for used in more
-            if used < len(signs) and signs[used] in ((True, "_"), (False, text[place]))
-        }
-    return False
-
-
-_ATOM = r"(?:\\.|\[(?:\\.|[^\]\\])+\]|[^\\\[\]*+?{}()|])"
-_SAFE = re.compile(rf"(?:{_ATOM}[*+?]?|\(|\)|\|)*")
-
-
-def matches(text: str, pattern: str, *, ignore_case: bool = False) -> bool:
-    """A regular expression, if no text can make it slow: no star over a group, and few stars in all."""
-    stars = len(re.findall(r"(?<!\\)[*+]", pattern))
-    if len(pattern) > LONGEST_PATTERN or stars > MOST_STARS or not _SAFE.fullmatch(pattern):
-        raise refused("a regular expression of this form")
-    try:
-        return re.search(pattern, text[:200], re.IGNORECASE if ignore_case else 0) is not None
-    except re.error:
-        raise refused("a regular expression of this form") from None
-
-
 # Casting ----------------------------------------------------------------------------------------------
 
 NAMES = {
@@ -211,7 +159,10 @@ def _plainly(value: Any, oid: int) -> Any:
     if oid == FLOAT8:
         return float(value)
     if oid == NUMERIC:
-        return Decimal(str(value))
+        number = Decimal(str(value))
+        if number.is_finite() and abs(number.adjusted()) > 400:
+            raise ValueError
+        return number
     if oid == DATE:
         return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value)[:10])
     if oid in (TIMESTAMP, TIMESTAMPTZ):

@@ -96,7 +96,7 @@ class Statements:
             told = "an earlier statement of this transaction failed"
             raise Refused("25P02", told, "ROLLBACK first. What was released before stays released.")
         if word in READS or sql.lstrip().startswith("("):
-            found = self._kind(sql)
+            found = await self._kind(sql)
             if isinstance(found, str):
                 return await self._question(sql, values)
             return await self._look_up(sql, found, prepared, values)
@@ -114,10 +114,15 @@ class Statements:
             raise AccessDenied(told)
         self.caller = replace(self.caller, person=person)
 
-    def _kind(self, sql: str) -> Node | str:
+    async def _kind(self, sql: str) -> Node | str:
         """The tree of a query about the catalog, or a word for a question."""
         if (known := self.kinds.get(sql)) is not None:
             return known
+        found = await self.desk.read(self._kind_of, sql)
+        self.kinds.put(sql, found)
+        return found
+
+    def _kind_of(self, sql: str) -> Node | str:
         found: Node | str = "question"
         try:
             read = parameters.read(bare(sql), "postgres")
@@ -128,7 +133,6 @@ class Statements:
                 found = read
         except QueryRefused:
             pass  # whoever reads it as a question says what is wrong with it
-        self.kinds.put(sql, found)
         return found
 
     async def _question(self, sql: str, values: list[Any]) -> Result:
@@ -136,8 +140,10 @@ class Statements:
         check_role(self.caller, "owner", "analyst")
         wanted = self._wanted(sql, values)
         shown = await self.desk.ask(self.caller, wanted)
-        found = fields(shown.release.plan, intervals=self.knobs.intervals)
-        level = self.knobs.level
+        level, intervals = self.knobs.level, self.knobs.intervals
+        found = shown.forms.get(("fields", intervals))
+        if found is None:
+            found = shown.forms["fields", intervals] = fields(shown.release.plan, intervals=intervals)
         if ("rows", level) not in shown.forms:
             shown.forms["rows", level] = await self.desk.read(shown.release.rows, level)
         rows: list[Any] = shown.forms["rows", level]
@@ -163,18 +169,24 @@ class Statements:
         if self.knobs.values["client_min_messages"].lower() in ("warning", "error", "fatal", "panic"):
             return
         level = self.knobs.level
-        told = shown.forms.get(("notice", level))
-        if told is None:
+        key = ("notice", level, self.knobs.intervals)
+        if key not in shown.forms:
             told = _errors(shown, rows, level)
-            shown.forms["notice", level] = told
-        hint = "" if self.knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
-        self.out += complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
+            hint = "" if self.knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
+            shown.forms[key] = complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
+        self.out += shown.forms[key]
 
     async def _look_up(self, sql: str, found: Node, prepared: Prepared, values: list[Any]) -> Result:
-        lookup, query = await self.desk.read(self._compiled, sql, found, prepared.types)
-        rows = await self.desk.read(lookup.run, query, values)
+        assert self.caller is not None
+        self.desk.admit(self.caller)
+
+        def looked() -> tuple[list[Field], list[Any]]:
+            lookup, query = self._compiled(sql, found, prepared.types)
+            return query.fields, list(lookup.run(query, values))
+
+        fields_found, rows = await self.desk.look(self.caller, looked)
         self._config(sql, values)
-        return Result(f"SELECT {len(rows)}", query.fields, list(rows), count=len(rows))
+        return Result(f"SELECT {len(rows)}", fields_found, rows, count=len(rows))
 
     def _compiled(self, sql: str, found: Node, types: list[int]) -> tuple[Lookup, Query]:
         lookup = Lookup(self._own_catalog(), sql, types)
@@ -204,7 +216,7 @@ class Statements:
     async def _explain(self, sql: str, values: list[Any]) -> Result:
         inner = explained(sql)
         assert self.caller is not None
-        if isinstance(self._kind(inner), str):
+        if isinstance(await self._kind(inner), str):
             explanation = await self.desk.explain(self.caller, self._wanted(inner, values))
             lines = repr(explanation).splitlines()
         else:
@@ -291,7 +303,7 @@ class Statements:
         if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN"):
             return
         sql = explained(prepared.sql)
-        found = self._kind(sql)
+        found = await self._kind(sql)
         if isinstance(found, str):
             policy = self.desk.database.policy
             kinds = await self.desk.read(parameters.kinds, sql, policy)
@@ -313,7 +325,7 @@ class Statements:
         if word not in READS and not sql.lstrip().startswith("("):
             return None
         self._check_person()
-        found = self._kind(sql)
+        found = await self._kind(sql)
         if not isinstance(found, str):
             return (await self.desk.read(self._compiled, sql, found, prepared.types))[1].fields
         await self.desk.refresh()

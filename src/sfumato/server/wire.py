@@ -37,10 +37,11 @@ from sfumato.errors import (
 )
 from sfumato.exact.coins import SystemCoins
 from sfumato.queries import parameters
+from sfumato.queries.sql import LONGEST
 from sfumato.server import frames, scram
 from sfumato.server.access import say
 from sfumato.server.desk import Caller, Recent
-from sfumato.server.frames import Body, Broken, complaint, message
+from sfumato.server.frames import Body, Broken, TooLarge, complaint, message
 from sfumato.server.session import Prepared, Refused, Result, Statements, explained
 from sfumato.server.statements import REPORTED, bare, split
 from sfumato.server.values import TEXT, UNKNOWN, Field, fitted, plain, read
@@ -59,6 +60,8 @@ IDLE = 3600.0  # seconds that a session may be idle
 SLOW = 60.0  # seconds that a client may take to read
 FULL = 1 << 16  # bytes that may wait to be read
 SESSIONS, HERS = 500, 100  # at a time, in one worker: of everybody, and of one person
+LONGER = 100_000  # letters of several statements that come together
+MOST_ROWS = 50_000  # that open portals hold
 MANY = 500  # prepared statements, and portals, of a session
 KNOWN = 300  # statements whose kind is remembered
 CODES: tuple[tuple[type[SfumatoError], str], ...] = (
@@ -347,6 +350,8 @@ class Session(Statements):
         if kind not in acts:
             raise Broken("an unknown message")
         self._skipping = not await self._guarded(acts[kind], body)
+        if len(self.out) > FULL:  # whoever never says Sync must still read
+            await self._flush()
 
     async def _guarded(self, act: Callable[..., Any], argument: Any) -> bool:
         """Do it in a way that can be cancelled, and say what went wrong. Whether it went well."""
@@ -359,10 +364,10 @@ class Session(Statements):
             self._task.uncancel()
             told = "If it was charged, the charge stays, its release is stored, and asking again is free."
             self._say("ERROR", "57014", "you stopped waiting for this question", told)
+        except TooLarge as error:
+            self._say("ERROR", "22003", str(error), "Cast it to another type.")
         except Refused as error:
             self._say("ERROR", error.code, error.words, error.hint)
-        except struct.error:
-            self._say("ERROR", "22003", "a number is too large for its type")
         except SfumatoError as error:
             self._complain(error)
         except (
@@ -372,7 +377,10 @@ class Session(Statements):
             ValueError,
             OSError,
             AssertionError,
+            AttributeError,
+            MemoryError,
             RecursionError,
+            struct.error,
         ) as error:
             say("internal error", kind=type(error).__name__, door="wire")  # never its text
             self._say("ERROR", "XX000", "something went wrong here", "A charge that was made stays.")
@@ -386,13 +394,21 @@ class Session(Statements):
 
     async def _simple(self, text: str) -> None:
         """The simple protocol: statements one after the other, until one fails."""
-        statements = split(text)
-        if not statements:
+        statements: list[tuple[int, str]] = []
+        if len(text) <= LONGER:
+            statements = split(text)
+        if len(text) > LONGER or len(statements) > MANY:
+            told = f"the text has more than {LONGER} letters or {MANY} statements"
+            self._say("ERROR", "54000", told, "Send them one by one.")
+        elif not statements:
             self.out += message(b"I")
-        for start, sql in statements:
+        for start, sql in statements[: MANY if len(statements) <= MANY else 0]:
             self.now = (sql, (), start)
             if not await self._guarded(self._simply, sql):
                 break
+            if len(self.out) > FULL:
+                await self._flush()
+            await asyncio.sleep(0)  # many that wait for nothing must not stop others
         self._skipping = False
         self.out += frames.ready(self.state)
         await self._flush()
@@ -408,6 +424,8 @@ class Session(Statements):
     async def _parse(self, body: Body) -> None:
         name, sql = body.text(), body.text()
         types = [struct.unpack("!I", body.take(4))[0] for _ in body.many()]
+        if len(sql) > LONGEST:
+            raise Refused("54000", f"the query is longer than {LONGEST} characters", "Write a shorter one.")
         if len(split(sql)) > 1:
             raise Refused("42601", "a prepared statement is one statement", "Send them one by one.")
         if name and name not in self.prepared and len(self.prepared) >= MANY:
@@ -465,6 +483,9 @@ class Session(Statements):
         portal, most = self._portal(body.text()), body.int32()
         self.now = (portal.prepared.sql, portal.values, 0)
         if portal.result is None:
+            held = sum(each.result.count for each in self._portals.values() if each.result is not None)
+            if held > MOST_ROWS:
+                raise Refused("53400", f"open portals hold more than {MOST_ROWS} rows", "Close some.")
             portal.result = await self.perform(portal.prepared, portal.values)
             known = portal.prepared.fields
             if portal.prepared.is_described and _same_shape(portal.result.fields, known):
