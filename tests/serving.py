@@ -62,10 +62,12 @@ seen = {{ type = "timestamp" }}
 ROWS = f"""
 CREATE TABLE patients AS SELECT
   CAST(i AS BIGINT) AS patient_id, CAST(hash(i) % 100 AS INTEGER) AS age,
-  ['north', 'east', 'south', 'west'][CAST(1 + hash(i, 2) % 4 AS BIGINT)] AS region, hash(i, 3) % 10 = 0 AS diabetic
+  ['north', 'east', 'south', 'west'][CAST(1 + hash(i, 2) % 4 AS BIGINT)] AS region,
+  hash(i, 3) % 10 = 0 AS diabetic
 FROM range({PEOPLE}) AS t(i);
 CREATE TABLE visits AS SELECT
-  CAST(i % {PEOPLE} AS BIGINT) AS patient_id, ['cardiology', 'surgery'][CAST(1 + hash(i) % 2 AS BIGINT)] AS ward,
+  CAST(i % {PEOPLE} AS BIGINT) AS patient_id,
+  ['cardiology', 'surgery'][CAST(1 + hash(i) % 2 AS BIGINT)] AS ward,
   DATE '2025-01-01' + CAST(hash(i, 4) % 300 AS INTEGER) AS day, CAST(hash(i, 5) % 1000 AS DOUBLE) AS cost,
   TIMESTAMP '2025-01-01 08:00:00' AS seen
 FROM range({3 * PEOPLE}) AS t(i);

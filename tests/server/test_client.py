@@ -90,7 +90,11 @@ def test_refusals_are_the_exceptions_of_the_library(server: Server, database: cl
     with pytest.raises(sf.UnknownName, match="Did you mean region") as refused:
         database.sql("SELECT regoin, COUNT(*) FROM patients GROUP BY regoin").release()
     assert refused.value.span == (47, 53)
-    assert (refused.value.kind, refused.value.name, refused.value.nearest) == ("column", "regoin", ("region",))
+    assert (refused.value.kind, refused.value.name, refused.value.nearest) == (
+        "column",
+        "regoin",
+        ("region",),
+    )
     with pytest.raises(sf.BudgetExceeded, match="Nothing was spent"):
         database.sql("SELECT COUNT(*) FROM patients", epsilon="100000").release()
     with pytest.raises(sf.InvalidParameter, match="counts epsilon"):

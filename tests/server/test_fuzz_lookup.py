@@ -23,6 +23,7 @@ from sfumato.errors import SfumatoError
 from sfumato.queries import policy as policies
 from sfumato.queries.sql import tree
 from sfumato.server import catalog, frames, values
+from sfumato.server.frames import TooLarge
 from sfumato.server.lookup import Lookup
 from sfumato.server.scalars import FUNCTIONS
 from sfumato.server.statements import DEFAULTS, bare, split
@@ -72,7 +73,7 @@ def answer() -> None:
         start = time.perf_counter()
         try:
             outcome = f"{look(shown, sql, types, given)} rows"
-        except SfumatoError:
+        except (SfumatoError, TooLarge):
             outcome = "refused"
         except BaseException as error:
             place = error.__traceback__

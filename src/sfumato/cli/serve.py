@@ -89,8 +89,7 @@ def command(
             _check(policy, database, config)
         return
     del databases
-    tokens = first_tokens(config.policies)
-    serve(config, lambda ports: _welcome(config, ports, tokens))
+    serve(config, lambda ports: _welcome(config, ports, first_tokens(config.policies)))
 
 
 def _is_near(host: str) -> bool:

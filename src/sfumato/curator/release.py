@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import operator
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -558,8 +559,11 @@ def _scalings(measure: Measure) -> list[str]:
 
 
 def _level(level: str | float | Fraction) -> Fraction:
+    text = str(level)
+    if len(text) > 40 or re.search(r"e[+-]?[\d_]{4,}", text, re.IGNORECASE):
+        text = "0"  # 1e999999999 would take all night
     try:
-        value = Fraction(str(level))
+        value = Fraction(text)
     except (ValueError, ZeroDivisionError):
         value = Fraction(0)
     if not Fraction(1, 2) <= value <= 1 - Fraction(1, 10**9):

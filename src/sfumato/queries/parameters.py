@@ -87,6 +87,8 @@ def literal(value: Value | Decimal | None) -> str:
             return f"DATE '{value.isoformat()}'"
         case str():
             return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, int) and abs(value) >= 10**38:
+        raise InvalidParameter("parameters", "a huge number", "no column holds so many digits")
     if not math.isfinite(value):
         raise InvalidParameter("parameters", value, "give a finite number")
     text = format(Decimal(repr(value)) if isinstance(value, float) else Decimal(value), "f")

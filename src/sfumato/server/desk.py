@@ -19,7 +19,7 @@ import os
 import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -147,12 +147,12 @@ class Bucket:
     """So many things a second, and twice as many at once."""
 
     def __init__(self, rate: float) -> None:
-        self.rate, self.level, self.at = rate, 2 * rate, time.monotonic()
+        self.rate, self.level, self.at = rate, max(1.0, 2 * rate), time.monotonic()
 
     def take(self) -> float:
         """Take one; how many seconds to wait if there is none."""
         now = time.monotonic()
-        self.level = min(2 * self.rate, self.level + (now - self.at) * self.rate)
+        self.level = min(max(1.0, 2 * self.rate), self.level + (now - self.at) * self.rate)
         self.at = now
         if self.level < 1:
             return (1 - self.level) / self.rate
@@ -224,9 +224,14 @@ class Desk:
         return await self._noting(caller, "explain", self._explain(caller, wanted), wanted.sql)
 
     async def _explain(self, caller: Caller, wanted: Wanted) -> Explanation:
-        question = await self.question(wanted)
-        view = self.database.on_behalf_of(caller.person.name)
-        return await self.read(replace(question, database=view).explain)
+        async with self._turn(caller):
+            question = await self.question(wanted)
+            view = question.database.on_behalf_of(caller.person.name)
+            return await self.read(replace(question, database=view).explain)
+
+    def _turn(self, caller: Caller) -> asyncio.Lock:
+        """Free things that take long are done one after the other for a person, so that others get theirs."""
+        return self._turns.setdefault(caller.person.name, asyncio.Lock())
 
     async def question(self, wanted: Wanted) -> Question:
         """The question as the curator understands it, or its refusal."""
@@ -234,23 +239,24 @@ class Desk:
         key = wanted.key
         if (known := self._questions.get(key)) is not None:
             return known
-        question = await self.read(self._asked, wanted)
-        self._questions.put(key, question)
+        database = self.database
+        question = await self.read(self._asked, database, wanted)
+        if database is self.database:  # the policy may have changed meanwhile
+            self._questions.put(key, question)
         return question
 
-    def _asked(self, wanted: Wanted) -> Question:
+    def _asked(self, database: Database, wanted: Wanted) -> Question:
         sql = bind(wanted.sql, wanted.parameters) if wanted.parameters or "$" in wanted.sql else wanted.sql
         price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
-        return self.database.sql(sql, **price)
+        return database.sql(sql, **price)
 
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
         """Do something free in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
 
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
-        """Look something up in the catalog: one thing of a person at a time, so that nobody waits for her."""
-        turn = self._turns.setdefault(caller.person.name, asyncio.Lock())
-        async with turn:
+        """Look something up in the catalog."""
+        async with self._turn(caller):
             return await asyncio.get_running_loop().run_in_executor(self._catalog, act)
 
     async def alone(self, act: Callable[[], T]) -> T:
@@ -272,7 +278,8 @@ class Desk:
         return await self._noting(caller, "release", asked, wanted.sql)
 
     async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Shown:
-        question = await self.question(wanted)
+        async with nullcontext() if self._questions.get(wanted.key) else self._turn(caller):
+            question = await self.question(wanted)
         check_key(key)
         if key and wanted.tune is not None:
             raise InvalidParameter("key", key, "leave it out where a part of the price is for tuning")
@@ -282,13 +289,17 @@ class Desk:
         known = self._shown.get(remembered)
         if not key and known is not None and known[0] == stamp is not None:
             return known[1]
-        question = replace(question, database=self._view(who))
+        database = question.database
+        question = replace(question, database=self._view(who, database))
         if not key and (kept := await self.read(question.kept)) is not None:
             shown = Shown(kept)
-            if stamp is not None:
+            if stamp is not None and database is self.database:
                 self._shown.put(remembered, (stamp, shown))
             return shown
-        return Shown(await self._new(who, question, self._retried(who, question, key, wanted)))
+        retried = self._retried(who, question, key, wanted)
+        if retried is not None and (stored := await self.read(retried.stored)) is not None:
+            return Shown(cast("Release", stored))
+        return Shown(await self._new(who, question, retried))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
         about, told = json.dumps([who, key]), _fingerprint(*wanted)
@@ -309,16 +320,23 @@ class Desk:
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
         check_key(key)
-        view = self._view(caller.person.name)
-        questions = [replace(await self.question(each), database=view) for each in wanted]
+        async with self._turn(caller):
+            asked = [await self.question(each) for each in wanted]
+            while any(each.database is not asked[0].database for each in asked):  # the policy changed
+                asked = [await self.question(each) for each in wanted]
+        view = self._view(caller.person.name, asked[0].database)
+        questions = [replace(each, database=view) for each in asked]
         batch = await self.read(lambda: view.batch(questions, delta=delta))
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
-        return await self._new(who, batch, self._retried(who, batch, key, together, *wanted))
+        retried = self._retried(who, batch, key, together, *wanted)
+        if retried is not None and (stored := await self.read(retried.stored)) is not None:
+            return cast("Releases", stored)
+        return await self._new(who, batch, retried)
 
-    def _view(self, who: str) -> Database:
+    def _view(self, who: str, database: Database) -> Database:
         """The database as somebody asks it: at the pace of deadlines."""
-        return self.database.on_behalf_of(who, lambda *plans: self._paced(who, *plans))
+        return database.on_behalf_of(who, lambda *plans: self._paced(who, *plans))
 
     async def _new(self, who: str, asked: Asked[T], retried: _Retried | None) -> T:
         """Run it to its end, whoever still waits for it."""
@@ -370,13 +388,12 @@ class Desk:
         policy, settings = self.database.policy, self.settings
         due = sum(deadline(plan, policy, settings.pace) for plan in plans)
         times = doublings(time.monotonic() - began, due) if settings.deadlines else 0
-        if times or failed:
+        if settings.deadlines:
+            time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
+        if times or failed:  # only now: a note can be seen, too; on disk before anything leaves
             self.counts["late", "failed" if failed else "late"] += 1
             facts = {"analyst": who, "doublings": times, "failed": failed}
-            self.database.ledger.note(owner.LATE, facts, about=who)  # on disk before anything leaves
-        if settings.deadlines:
-            times = doublings(time.monotonic() - began, due)
-            time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
+            self.database.ledger.note(owner.LATE, facts, about=who)
 
     # Around it ----------------------------------------------------------------------------------------
 
@@ -459,28 +476,43 @@ class _Retried:
     told: str
     about: str
 
-    def release(self) -> Release | Releases:
-        """What was released under the key, or what is released now."""
-        ledger, name = self.ledger, self.asked.key
-        noted = ledger.notes("asked", self.about)
+    def _noted(self) -> tuple[dict[str, Any], ...]:
+        noted = self.ledger.notes("asked", self.about)
         if any(each["asked"] != self.told for each in noted):
             raise KeyReused(
                 "this idempotency key was used for another question or another price. Nothing was spent. "
                 "Use a key once; a retry sends exactly what was sent first."
             )
-        for each in noted:
-            if each["key"] == name and (kept := self.asked.kept(version=each["version"])) is not None:
+        return noted
+
+    def stored(self) -> Release | Releases | None:
+        """What was released under the key."""
+        for each in self._noted():
+            same = each["key"] == self.asked.key
+            if same and (kept := self.asked.kept(version=each["version"])) is not None:
                 return kept
+        return None
+
+    def release(self) -> Release | Releases:
+        """What was released under the key, or what is released now."""
+        if (stored := self.stored()) is not None:
+            return stored
+        ledger, name, noted = self.ledger, self.asked.key, self._noted()
         if not noted and (kept := self.asked.kept()) is not None:
             return kept  # free, so there is nothing that a retry could pay twice
         version = ledger.data_version
         if not noted or (noted[-1]["key"], noted[-1]["version"]) != (name, version):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
                 raise KeyReused(
-                    "what was asked under this idempotency key is paid for, but its release was never stored "
-                    "and data or policy changed since, so it cannot be redeemed. Nothing more was spent. Ask "
-                    "under another key: that is a new question about the new data."
+                    "what was asked under this idempotency key is paid for, but data or policy changed, "
+                    "so it cannot be shown under it any more. Nothing more was spent. Ask under another key: "
+                    "that is a new question."
                 )
+            price, left = self.asked.price, self.asked.database.left
+            if price.amount > left.amount or price.delta > left.delta:
+                return (
+                    self.asked.release()
+                )  # refused: then the key stands for nothing, and nothing is written
             self._note(name, version)
         found = self.asked.release()
         if ledger.data_version != version:  # the data changed in between

@@ -11,10 +11,12 @@ import base64
 import binascii
 import datetime
 import json
+import math
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -125,6 +127,12 @@ class Door:
             exception_handlers={404: _missing, 405: _missing},
         )
 
+    def words(self, told: str) -> str:
+        """A message without the folders of this machine."""
+        for desk in self._desks.values():
+            told = desk.words(told)
+        return told
+
     # Everybody ----------------------------------------------------------------------------------------
 
     async def welcome(self, _: Request) -> Response:
@@ -168,9 +176,8 @@ class Door:
             check_role(Caller(person, "http"), "owner", "auditor")
             label = json.dumps(name)
             for (act, outcome), count in sorted(desk.counts.items()):
-                lines.append(
-                    f'sfumato_requests_total{{database={label},act="{act}",outcome="{outcome}"}} {count}'
-                )
+                labels = f'database={label},act={json.dumps(act)},outcome="{outcome}"'
+                lines.append(f"sfumato_requests_total{{{labels}}} {count}")
             ledger = desk.database.ledger
             spent = await desk.read(lambda ledger=ledger: ledger.spent)
             for kind, value in (("total", ledger.total), ("spent", spent)):
@@ -192,7 +199,7 @@ class Door:
         caller, desk = self._caller(request)
         body = await _body(request, {"sql": (str,), **PRICE})
         explanation = await desk.explain(caller, _wanted(body))
-        return _json({**explanation.as_dict(), "text": repr(explanation)})
+        return _json(await desk.read(lambda: {**explanation.as_dict(), "text": repr(explanation)}))
 
     async def release(self, request: Request) -> Response:
         """Ask: charged once, free when it is asked again."""
@@ -415,17 +422,18 @@ class _Methods:
         except Malformed as error:
             return _error("Malformed", str(error), error.status)
         except SfumatoError as error:
-            return self._refused(error, request)
+            return self._refused(error)
+        except ClientDisconnect:  # nobody reads it
+            return _error("Malformed", "the request was cut off", 400)
         except (ArithmeticError, LookupError, TypeError, ValueError, OSError, AssertionError) as error:
             say("internal error", kind=type(error).__name__, path=request.url.path)  # never its text
             return _error("InternalError", "something went wrong here. A charge that was made stays.", 500)
 
-    def _refused(self, error: SfumatoError, request: Request) -> Response:
+    def _refused(self, error: SfumatoError) -> Response:
         status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
         if isinstance(error, AccessDenied):
             status = 403 if "is for" in str(error) else 401
-        desk = self._door.desk_of(request)
-        words = (lambda told: told) if desk is None else desk.words
+        words = self._door.words
         response = _error(type(error).__name__, words(str(error)), status, **_more(error, words))
         if isinstance(error, TooMany):
             response.headers["retry-after"] = str(max(1, round(error.seconds)))
@@ -440,7 +448,7 @@ def _more(error: SfumatoError, words: Callable[[str], str]) -> dict[str, Any]:
     for name, value in vars(error).items():
         if isinstance(value, str):
             found[name] = words(value)
-        elif value is None or isinstance(value, (int, float)):
+        elif value is None or (isinstance(value, (int, float)) and math.isfinite(value)):
             found[name] = value
         elif isinstance(value, (tuple, list)) and all(isinstance(each, (str, int)) for each in value):
             found[name] = list(value)

@@ -18,6 +18,7 @@ import hmac
 import json
 import os
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -86,6 +87,7 @@ class People:
         self._people: dict[str, Person] = {}
         self._tokens: dict[str, str] = {}  # whose
         self._pepper = b""
+        self._looking = threading.Lock()
 
     @classmethod
     def beside(cls, policy: Path | str) -> People:
@@ -173,12 +175,7 @@ class People:
             person = Person(name, role, _random(16).hex()) if fresh else before  # type: ignore[arg-type]
             assert person is not None
             text, token = self._token(person, days, once)
-            now = self._clock()
-            kept = [each for each in person.tokens if each.is_valid(now)]
-            if len(kept) >= MANY:
-                told = f"{name} has {MANY} valid tokens; revoke some: sfumato user revoke POLICY {name}"
-                raise InvalidParameter("tokens", len(kept), told)
-            people[name] = replace(person, tokens=(*kept, token))
+            people[name] = replace(person, tokens=(*self._valid(person), token))
         return text
 
     def exchange(self, text: str, days: float = DAYS) -> str | None:
@@ -195,8 +192,17 @@ class People:
 
     def log_in(self, name: str, password: str, days: float = DAYS) -> str | None:
         """A token for a password; None if it is not hers."""
-        person = self.by_password(name, password)
-        return None if person is None else self.add(person.name, person.role, days=days)
+        _check_days(days)
+        known = self.by_password(name, password)
+        if known is None:
+            return None
+        with self._changing() as people:
+            person = people.get(name)
+            if person is None or person.revoked or person.password != known.password:
+                return None  # shut out while the hash was computed
+            text, token = self._token(person, days, once=False)
+            people[name] = replace(person, tokens=(*self._valid(person), token))
+        return text
 
     def set_password(self, name: str, password: str) -> None:
         """Let somebody get tokens by a password."""
@@ -221,6 +227,16 @@ class People:
             tokens = [replace(t, revoked=True) if t.id == token else t for t in person.tokens]
             people[name] = replace(person, tokens=tuple(tokens))
 
+    def _valid(self, person: Person) -> list[Token]:
+        """Her tokens, if there may be one more."""
+        now = self._clock()
+        kept = [each for each in person.tokens if each.is_valid(now)]
+        if len(kept) >= MANY:
+            name = person.name
+            told = f"{name} has {MANY} valid tokens; revoke some: sfumato user revoke POLICY {name}"
+            raise InvalidParameter("tokens", len(kept), told)
+        return kept
+
     def _known(self, people: dict[str, Person], name: str) -> Person:
         if name not in people:
             known = ", ".join(sorted(people)) or "nobody"
@@ -238,6 +254,10 @@ class People:
     # The file -----------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
+        with self._looking:  # two threads must not mix what they read with what the other saw
+            self._look()
+
+    def _look(self) -> None:
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
@@ -279,8 +299,10 @@ class People:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._refresh()
             people = dict(self._people)
+            before = dict(people)
             yield people
-            self._write(people)
+            if people != before:
+                self._write(people)
         finally:
             os.close(lock)
         self._refresh()

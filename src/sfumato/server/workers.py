@@ -41,6 +41,7 @@ CONNECTIONS = 1000  # of the HTTP door of one worker
 IDLE = 60  # seconds that an HTTP connection may be idle
 GRACE = 30.0  # seconds that running questions get when the server is stopped
 SOON = 5.0  # a worker that dies sooner is not started again at once
+LONGEST_HEAD = 1 << 16  # bytes of a request before its body
 ONCE = 1.0  # days that the first token lives
 
 
@@ -190,6 +191,7 @@ class _Impatient(HttpToolsProtocol):
     """Closes connections on which a request does not arrive in time, which the library leaves open."""
 
     _watch: asyncio.TimerHandle | None = None
+    _head = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -198,6 +200,15 @@ class _Impatient(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._watched()
         super().on_message_begin()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._watch is None:
+            self._head = 0
+            return
+        self._head += len(data)  # of a head that is not complete
+        if self._head > LONGEST_HEAD and not self.transport.is_closing():
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._unwatch()
@@ -261,6 +272,8 @@ async def work(told: dict[str, Any]) -> None:
     for desk in desks.values():
         if left := await desk.finish(GRACE):
             say("left running", database=desk.name, questions=left)
+    if doors:
+        await asyncio.wait(doors, timeout=GRACE)  # what was finished is still being written
     if web is not None:
         web.force_exit = True
     for door in doors:
