@@ -620,10 +620,7 @@ def test_cursors_on_the_server_are_refused_and_the_connection_lives(server: Serv
 
 @pytest.mark.parametrize(
     "binary",
-    [
-        pytest.param(False, marks=pytest.mark.xfail(strict=True, reason="as text, any number is written")),
-        True,
-    ],
+    [False, True],
     ids=["text", "binary"],
 )
 @pytest.mark.parametrize("sql", ["SELECT 2147483647 + 1", "SELECT 99999::int2", "SELECT -1::oid"])
@@ -781,7 +778,6 @@ def test_sqlalchemy_on_asyncpg_asks(server: Server) -> None:
     assert near(asynchronously(server, ask), 1000)
 
 
-@pytest.mark.xfail(strict=True, reason="asyncpg asks what bool[] is (WITH RECURSIVE), and is refused")
 def test_sqlalchemy_on_asyncpg_reflects(server: Server) -> None:
     async def ask(engine: AsyncEngine) -> Any:
         metadata = sqlalchemy.MetaData()
@@ -918,7 +914,6 @@ def test_asyncpg_asks_for_a_quantile(server: Server) -> None:
     with_asyncpg(server, ask)
 
 
-@pytest.mark.xfail(strict=True, reason="what asyncpg asks about types (WITH RECURSIVE) is refused")
 def test_asyncpg_reads_columns_of_types_that_it_has_to_ask_for(server: Server) -> None:
     async def ask(connection: asyncpg.Connection) -> None:
         found = await connection.fetch("SELECT relname, relacl FROM pg_catalog.pg_class ORDER BY relname")
@@ -1015,7 +1010,6 @@ def test_jdbc_asks_with_values_by_text_and_by_bytes(told: dict[str, dict[str, An
     assert told["an error ends the transaction"]["rows"] == [["42P01"]]
 
 
-@pytest.mark.xfail(strict=True, reason="SET SESSION CHARACTERISTICS changes nothing that SHOW shows")
 def test_jdbc_gets_the_isolation_that_it_set(told: dict[str, dict[str, Any]]) -> None:
     assert told["setTransactionIsolation(SERIALIZABLE)"]["rows"] == [["8"]]
 

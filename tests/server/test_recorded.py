@@ -133,14 +133,6 @@ OTHER = {
     ),
 }
 MORE_COLUMNS = ("databases, with all columns",)  # of all versions that clients know
-WRONG_TYPES = dict.fromkeys(  # to be mended
-    (
-        "TAB after SELECT * FROM pa", "TAB after SELECT * FROM ", r"TAB after \d pa", r"TAB after \dt pu",
-        "TAB after INSERT INTO ", "TAB after COPY pa", "TAB after EXPLAIN SELECT 1 FROM vi",
-        "TAB after DROP TABLE ",
-    ),
-    "UNION of a name and a text is a text, and not a name as the first",
-)  # fmt: skip
 QUESTIONS = ("open a table", "sample", "by month")  # about rows: not for the catalog
 LOOKUPS = [
     each
@@ -159,8 +151,8 @@ def in_order(each: Asked, rows: list[list[str | None]]) -> list[list[str | None]
     return rows if is_ordered else sorted(rows, key=str)
 
 
-def calls(entries: list[Asked], wrong: dict[str, str]) -> list[Any]:
-    """The statements by call, to be named in reports; those that are known to be wrong are marked."""
+def calls(entries: list[Asked]) -> list[Any]:
+    """The statements by call, to be named in reports."""
     by_call: dict[str, list[Asked]] = {}
     for each in entries:
         by_call.setdefault(each.call, []).append(each)
@@ -168,13 +160,12 @@ def calls(entries: list[Asked], wrong: dict[str, str]) -> list[Any]:
         pytest.param(
             group,
             id=call,
-            marks=[pytest.mark.xfail(strict=True, reason=wrong[call])] if call in wrong else [],
         )
         for call, group in by_call.items()
     ]
 
 
-@pytest.mark.parametrize("group", calls(LOOKUPS, WRONG_TYPES))
+@pytest.mark.parametrize("group", calls(LOOKUPS))
 def test_columns_have_the_names_and_types_that_postgresql_gives(group: list[Asked]) -> None:
     for each in group:
         found, _ = answer(each)
@@ -184,7 +175,7 @@ def test_columns_have_the_names_and_types_that_postgresql_gives(group: list[Aske
 
 
 @pytest.mark.parametrize(
-    "group", calls([each for each in LOOKUPS if each.call not in listed(FEWER) | listed(OTHER)], {})
+    "group", calls([each for each in LOOKUPS if each.call not in listed(FEWER) | listed(OTHER)])
 )
 def test_rows_are_those_that_postgresql_gives(group: list[Asked]) -> None:
     for each in group:
@@ -216,7 +207,7 @@ def test_what_asks_for_rows_is_not_answered_from_the_catalog(each: Asked) -> Non
 
 @pytest.mark.parametrize(
     "group",
-    calls([each for each in LOOKUPS if "asyncpg" in each.client and each.types], {}),
+    calls([each for each in LOOKUPS if "asyncpg" in each.client and each.types]),
 )
 def test_values_have_the_types_that_postgresql_infers(group: list[Asked]) -> None:
     """asyncpg sends no types, and writes values as the types that it is told."""

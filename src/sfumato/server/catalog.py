@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from sfumato.server.values import BY_OID, ELEMENT, OF_KIND, TEXT, TYPES, Reg
+from sfumato.server.values import BY_OID, CHAR, ELEMENT, INT4, NAME, OF_KIND, OID, TEXT, TYPES, Reg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,35 @@ class Catalog:
             spaces = {"pg_catalog": PG_CATALOG, "information_schema": INFORMATION, "public": PUBLIC}
             return Reg(spaces[bare], bare) if bare in spaces else None
         return Reg(OWNER, bare) if bare == self.person else None
+
+
+TYPEINFO = "typeinfo_tree"  # by which asyncpg's question about types is known
+_TYPEINFO = (
+    ("oid", OID), ("ns", NAME), ("name", NAME), ("kind", CHAR), ("basetype", OID), ("elemtype", OID),
+    ("elemdelim", CHAR), ("range_subtype", OID), ("attrtypoids", TYPES["oid"].array),
+    ("attrnames", TYPES["text"].array), ("depth", INT4), ("basetype_name", TEXT), ("elemtype_name", TEXT),
+    ("range_subtype_name", TEXT),
+)  # fmt: skip
+
+
+def typeinfo(oids: Sequence[int]) -> Columns:
+    """What asyncpg asks about types it does not know, by a recursive query: arrays, and what is in them."""
+    rows: list[tuple[Any, ...]] = []
+    for oid in oids:
+        if (element := ELEMENT.get(oid)) is not None:
+            inner = BY_OID[element]
+            rows.insert(0, _typeinfo(element, inner.name, None, 1))
+            rows.append(_typeinfo(oid, f"_{inner.name}", element, 0))
+        elif oid in BY_OID:
+            rows.append(_typeinfo(oid, BY_OID[oid].name, None, 0))
+    names, types = zip(*_TYPEINFO, strict=True)
+    return Columns(names, types, rows)
+
+
+def _typeinfo(oid: int, name: str, element: int | None, depth: int) -> tuple[Any, ...]:
+    told = None if element is None else spoken(element)
+    mark = None if element is None else ","
+    return (oid, "pg_catalog", name, "b", None, element or 0, mark, None, None, None, depth, None, told, None)
 
 
 def spoken(oid: int) -> str:

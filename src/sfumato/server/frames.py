@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from sfumato.server.values import BY_OID, as_bytes, as_text, sized
+from sfumato.server.values import BY_OID, INT2, INT4, OID, as_bytes, as_text, sized
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 MAJOR = 3
 BEFORE, AFTER = 10_000, 1 << 20  # bytes of a message before and after somebody is let in
+WHOLE = {INT2: range(-(1 << 15), 1 << 15), INT4: range(-(1 << 31), 1 << 31), OID: range(1 << 32)}
 AUTHENTICATED = struct.pack("!ciI", b"R", 8, 0)
 
 
@@ -131,6 +132,8 @@ def row(values: Sequence[Any], fields: Sequence[Field], formats: Sequence[int]) 
     parts = [struct.pack("!H", len(fields))]
     for value, field, form in zip(values, fields, formats, strict=True):
         write = as_bytes if form else as_text
+        if field.oid in WHOLE and isinstance(value, int) and value not in WHOLE[field.oid]:
+            raise TooLarge(f"the column {field.name!r} holds a value that its type cannot hold")
         try:
             parts.append(sized(None if value is None else write(value, field.oid)))
         except (struct.error, ArithmeticError, AttributeError, TypeError, ValueError):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SyntaxRefused, UnknownName, Unsupported
 from sfumato.queries.syntax import Node, bare
+from sfumato.server.catalog import typeinfo
 from sfumato.server.evaluate import (
     Compiled,
     Equal,
@@ -74,7 +75,16 @@ class Lookup(Expressions):
             if node.kind == "Identifier" and not node.arguments.get("quoted"):
                 node.arguments["this"] = node.text().lower()
         with _foreseen():
-            return self._query(tree, None, {})
+            found = self._query(tree, None, {})
+        named = [Field(each.name, TEXT if each.oid == UNKNOWN else each.oid) for each in found.fields]
+        return Query(named, found.run)
+
+    def types_known(self) -> Query:
+        """What is known of the types whose numbers the first value lists."""
+        self.types = [TYPES["oid"].array]
+        shape = typeinfo(())
+        fields = [Field(name, oid) for name, oid in zip(shape.names, shape.types, strict=True)]
+        return Query(fields, lambda _: list(typeinfo(self._values[0] or ()).rows))
 
     def run(self, query: Query, values: Sequence[Any] = ()) -> list[Row]:
         """Its rows."""
@@ -143,7 +153,7 @@ class Lookup(Expressions):
         if len(left.fields) != len(right.fields):
             raise SyntaxRefused("the parts of UNION have different numbers of columns", "Make them equal.")
         fields = [
-            Field(a.name, a.oid if a.oid == b.oid else TEXT if {a.oid, b.oid} <= LETTERS else a.oid)
+            Field(a.name, b.oid if a.oid == UNKNOWN else a.oid)
             for a, b in zip(left.fields, right.fields, strict=True)
         ]
         both = Source("", tuple(f.name for f in fields), tuple(f.oid for f in fields), lambda _: ())
@@ -175,7 +185,7 @@ class Lookup(Expressions):
         if (where := node.get("where")) is not None:
             tests += [self._value(each, scope) for each in _conjuncts(where.this)]
         outputs = self._outputs(node, scope)
-        fields = [Field(name, TEXT if value.oid == UNKNOWN else value.oid) for name, value in outputs]
+        fields = [Field(name, value.oid) for name, value in outputs]
         group = self._group(node, scope, outputs)
         having = node.get("having")
         kept = None if having is None else self._value(having.this, scope)

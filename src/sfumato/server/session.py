@@ -11,6 +11,7 @@ from sfumato.errors import AccessDenied, QueryRefused, SfumatoError, SyntaxRefus
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import parameters
 from sfumato.queries.sql import parse
+from sfumato.queries.syntax import Node
 from sfumato.server import catalog as catalogs
 from sfumato.server import frames
 from sfumato.server.desk import Recent, Wanted, check_role
@@ -22,7 +23,6 @@ from sfumato.server.values import OF_KIND, TEXT, Field, fields, plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sfumato.queries.syntax import Node
     from sfumato.server.desk import Caller, Desk, Shown
     from sfumato.server.evaluate import Query
 
@@ -123,6 +123,8 @@ class Statements:
         return found
 
     def _kind_of(self, sql: str) -> Node | str:
+        if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
+            return Node(catalogs.TYPEINFO)  # of asyncpg, which the parser does not read
         found: Node | str = "question"
         try:
             read = parameters.read(bare(sql), "postgres")
@@ -190,7 +192,7 @@ class Statements:
 
     def _compiled(self, sql: str, found: Node, types: list[int]) -> tuple[Lookup, Query]:
         lookup = Lookup(self._own_catalog(), sql, types)
-        return lookup, lookup.compile(found)
+        return lookup, lookup.types_known() if found.kind == catalogs.TYPEINFO else lookup.compile(found)
 
     def _own_catalog(self) -> catalogs.Catalog:
         assert self.caller is not None

@@ -214,6 +214,8 @@ def assignment(sql: str) -> tuple[str, str] | None:
     """
     text = bare(sql)
     upper = text.upper()
+    if (level := re.search(r"ISOLATION\s+LEVEL\s+(\w+(?:\s+\w+)?)", upper)) is not None:
+        return "transaction_isolation", " ".join(level[1].lower().split())
     if re.match(
         r"SET\s+(SESSION\s+CHARACTERISTICS|TRANSACTION|CONSTRAINTS|ROLE|SESSION\s+AUTHORIZATION)\b", upper
     ):
