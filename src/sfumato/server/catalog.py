@@ -90,14 +90,18 @@ _TYPEINFO = (
 )  # fmt: skip
 
 
+_VECTORS = {TYPES["int2vector"].oid: TYPES["int2"].oid, TYPES["oidvector"].oid: OID}
+
+
 def typeinfo(oids: Sequence[int]) -> Columns:
     """What asyncpg asks about types it does not know, by a recursive query: arrays, and what is in them."""
     rows: list[tuple[Any, ...]] = []
     for oid in oids:
-        if (element := ELEMENT.get(oid)) is not None:
+        if (element := {**ELEMENT, **_VECTORS}.get(oid)) is not None:
             inner = BY_OID[element]
             rows.insert(0, _typeinfo(element, inner.name, None, 1))
-            rows.append(_typeinfo(oid, f"_{inner.name}", element, 0))
+            name = BY_OID[oid].name if oid in BY_OID else f"_{inner.name}"
+            rows.append(_typeinfo(oid, name, element, 0))
         elif oid in BY_OID:
             rows.append(_typeinfo(oid, BY_OID[oid].name, None, 0))
     names, types = zip(*_TYPEINFO, strict=True)
