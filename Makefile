@@ -24,6 +24,7 @@ test: $(READY) tools
 	$(BIN)/python benchmarks/utility.py --smoke
 	$(BIN)/python benchmarks/guessing.py --smoke
 	$(BIN)/python benchmarks/server.py --smoke
+	$(BIN)/python benchmarks/deadlines.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .
