@@ -1,7 +1,8 @@
 """What the moment of an answer tells: two databases that differ in one person, asked through a real server.
 
 One of them has a person with eight million rows. Without deadlines the difference shows; with them it
-must not. The bar is how well somebody who times one answer can guess which database it was: 0.5 is not at all.
+must not. The bar is how well somebody who times one answer can guess which database it was; 0.5 is not at
+all.
 
     .venv/bin/python benchmarks/deadlines.py [--smoke]
 """

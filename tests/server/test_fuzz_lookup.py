@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.serving import POLICY
 
 from sfumato.errors import SfumatoError
 from sfumato.queries import policy as policies
@@ -34,30 +35,6 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # for one statement
 GROWTH = 400  # MB that the process may ever need beside what it needs to begin with
 SEED = 9
-POLICY = """
-name = "hospital"
-[source]
-duckdb = "h.duckdb"
-[budget]
-epsilon = "1"
-[tables.patients]
-unit = "patient_id"
-rows_per_person = 1
-[tables.patients.columns]
-patient_id = { type = "integer" }
-age = { type = "integer" }
-region = { type = "text" }
-diabetic = { type = "boolean" }
-[tables.visits]
-unit = "patient_id"
-rows_per_person = 1
-[tables.visits.columns]
-patient_id = { type = "integer" }
-ward = { type = "text" }
-day = { type = "date" }
-cost = { type = "number" }
-seen = { type = "timestamp" }
-"""
 RECORDED = Path(__file__).parent / "recorded.json"
 
 # In a process of its own ------------------------------------------------------------------------------
@@ -66,7 +43,9 @@ RECORDED = Path(__file__).parent / "recorded.json"
 def answer() -> None:
     """Statements come as lines; what became of each goes back as a line."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # rather than that the machine dies
-    shown = catalog.of(policies.parse(POLICY, Path("hospital.toml")), "ana", dict(DEFAULTS))
+    shown = catalog.of(
+        policies.parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", dict(DEFAULTS)
+    )
     print(json.dumps({"peak": _peak()}), flush=True)
     for line in sys.stdin:
         sql, types, given = json.loads(line)

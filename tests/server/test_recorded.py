@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serving import POLICY
 
 from sfumato.errors import UnknownName
 from sfumato.queries.policy import parse
@@ -22,32 +23,8 @@ from sfumato.server.lookup import Lookup
 from sfumato.server.statements import Knobs
 from sfumato.server.values import TEXT, read, text_of
 
-POLICY = """
-name = "hospital"
-[source]
-duckdb = "hospital.duckdb"
-[budget]
-epsilon = "1"
-[tables.patients]
-unit = "patient_id"
-rows_per_person = 1
-[tables.patients.columns]
-patient_id = { type = "integer" }
-age = { type = "integer" }
-region = { type = "text" }
-diabetic = { type = "boolean" }
-[tables.visits]
-unit = "patient_id"
-rows_per_person = 1
-[tables.visits.columns]
-patient_id = { type = "integer" }
-ward = { type = "text" }
-day = { type = "date" }
-cost = { type = "number" }
-seen = { type = "timestamp" }
-"""
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text(encoding="utf-8"))
-CATALOG = catalog.of(parse(POLICY, Path("hospital.toml")), "ana", Knobs().values)
+CATALOG = catalog.of(parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", Knobs().values)
 
 
 @dataclass(frozen=True, slots=True)
