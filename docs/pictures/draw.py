@@ -22,6 +22,7 @@ from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
 from sfumato.mechanisms import dependent, meaning
+from sfumato.server.deadlines import doublings
 from sfumato.utility import gain as gains
 from sfumato.utility.leakage import vulnerability
 from sfumato.utility.optimal import optimal, path
@@ -562,11 +563,31 @@ def utility() -> str:
     )
 
 
+def deadlines() -> str:
+    """Four questions to neighbouring databases: what the engine takes, and when the answer leaves."""
+    runs = [("count, light", 0.18), ("count, with one heavy person", 0.42), ("late", 0.7), ("very late", 1.3)]
+    panel = Panel((220, 70, 460, 190), (0, 2.1), (0, 4))
+    parts = []
+    for step, name in ((0.5, "deadline"), (1.0, "twice"), (2.0, "four times")):
+        x = panel.at(step, 0)[0]
+        parts += [line([(x, 66), (x, 266)], RULE, 1, "4 3"), label((x, 284), name, GREY, size=12)]
+    parts += [label((panel.at(0, 0)[0], 284), "charge", GREY, size=12)]
+    for i, (name, took) in enumerate(runs):
+        due = 0.5 * 2 ** doublings(took, 0.5)
+        start, middle, end = (panel.at(each, 0)[0] for each in (0, took, due))
+        top = 76 + 48 * i
+        parts += [label((208, top + 19), name, INK, "end")]
+        parts += [box(start, top, middle - start, 28, SKY), box(middle, top, end - middle, 28, PALE, SKY)]
+        parts += [dots([(end, top + 14)], BROWN if due > 0.5 else BLUE, 6)]
+    words = "The engine runs (dark); the release waits, sealed (light); then it is stored and sent (dot)."
+    return svg(330, "An answer leaves when public facts say, not when it is ready.", words, *parts)
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
     drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation, composition, stopping]
-    drawn += [auditing, utility]
+    drawn += [auditing, utility, deadlines]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 
