@@ -140,7 +140,7 @@ class Ledger:
             }
         )
         if "refused" in found:
-            raise self._over(price, found)
+            raise self._over(price, found, analyst)
         receipt = self._receipt(found["receipt"], charged=found["new"])
         if found["new"] and receipt.price != price:
             raise LedgerError(
@@ -511,11 +511,14 @@ class Ledger:
             redeemed=redeemed,
         )
 
-    def _over(self, price: Guarantee, found: Wish) -> BudgetExceeded:
+    def _over(self, price: Guarantee, found: Wish, analyst: str) -> BudgetExceeded:
         left = self.total.of(Fraction(found["left"][0], UNIT), Fraction(found["left"][1], FINE))
         if found["refused"] == "promise":
             return PromiseBroken(found["whose"], str(price), str(left), found["told"])
         whose = repr(self.name)
+        mine = [each for each in self.shares() if analyst in (each[0].name, *each[0].members)]
+        if found["refused"] == "total" and mine and mine[0][1].amount < left.amount:
+            left, found = mine[0][1], {**found, "refused": "share", "share": mine[0][0].name, "again": ""}
         advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
         if found["refused"] == "stranger":
             whose = f"{found['analyst']!r}, who has no share,"

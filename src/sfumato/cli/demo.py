@@ -188,7 +188,7 @@ def command(folder: Path, as_json: bool) -> None:
         f"  cd {folder}\n"
         '  sfumato explain hospital.toml "SELECT region, COUNT(*) FROM patients GROUP BY region" -e 0.1\n'
         "  sfumato budget hospital.toml              every charge, and what is left\n"
-        '  sfumato sql hospital.toml "SELECT MAX(age) FROM patients" -e 0.1     a refusal, and why\n'
+        '  sfumato sql hospital.toml "SELECT age FROM patients" -e 0.1     a refusal, and why\n'
         "  sfumato init YOUR.duckdb                  a policy for your own data"
     )
     if as_json:

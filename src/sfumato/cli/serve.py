@@ -83,6 +83,11 @@ def command(
         settings=Settings(rate, running, threads, late, pace, deadlines=not no_deadlines),
     )
     databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
+    names = [database.policy.name for database in databases]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise sf.InvalidParameter(
+            "name", twice[0], "two policies have it: write another name = in one of them"
+        )
     if check:
         config.context()
         for policy, database in zip(policies, databases, strict=True):

@@ -121,10 +121,15 @@ def look(policy: str, name: str) -> None:
     database = sf.open(policy)
     if People.beside(policy).get(name) is None:
         raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user list POLICY")
-    notes = database.ledger.notes("late", name)
-    for note in notes:
-        if not note.get("looked"):
-            click.echo(f"  failed: {note['failed']}, deadline doubled {note['doublings']} times")
+    notes = database.ledger.notes(owner.LATE, name)
+    seen = max((n for n, note in enumerate(notes) if note.get("looked")), default=-1)
+    for note in notes[seen + 1 :]:
+        what = (
+            "the engine failed" if note["failed"] else f"its deadline was doubled {note['doublings']} times"
+        )
+        click.echo(f"  {note.get('at', '')}  {what}")
+    if len(notes) > seen + 1:
+        click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")
     owner.looked(database.ledger, name)
     today = datetime.datetime.now(datetime.UTC).date()
     click.echo(f"{name} may go on. This is written down in the ledger ({today}).")

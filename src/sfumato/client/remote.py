@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sfumato
 from sfumato import errors
 from sfumato.curator import show
-from sfumato.errors import InvalidParameter, ServerError, SfumatoError
+from sfumato.errors import AccessDenied, InvalidParameter, QueryRefused, ServerError, SfumatoError
 from sfumato.exact.coins import SystemCoins
 from sfumato.queries.lexing import signs
 
@@ -71,7 +71,11 @@ def connect(
     line = _Line(parts.hostname, parts.port, context, given)
     price = {"epsilon": _text(epsilon), "rho": _text(rho), "delta": _text(delta)}
     database = Database(line, urllib.parse.unquote(name), price, intervals)
-    database.schema()  # a wrong token or name is said here
+    whose = database.schema()["name"]  # a wrong token or database is said here
+    if parts.username and urllib.parse.unquote(parts.username) != whose:
+        raise AccessDenied(
+            f"the token is that of {whose!r}, and not of {parts.username!r}. Nothing was asked."
+        )
     return database
 
 
@@ -156,6 +160,8 @@ def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:
     message = str(told.get("message", f"status {answer.status}"))
     error = kind.__new__(kind)
     error.args = (message,)
+    if isinstance(error, QueryRefused):
+        error.sql = ""
     for name, value in told.items():  # what the exception of the library would hold, too
         if name.isidentifier() and name not in ("type", "message", "args"):
             setattr(error, name, tuple(value) if isinstance(value, list) else value)
@@ -270,9 +276,10 @@ class Question:
 
     def __repr__(self) -> str:
         price = ", ".join(f"{k} {v}" for k, v in self.body.items() if k in ("epsilon", "rho", "delta"))
+        cost = f"costs {price} when released, nothing until then."
         return (
             f"  {self.text}\n"
-            f"  costs {price or 'nothing yet: it has no price'} when released, nothing until then.\n"
+            f"  {cost if price else 'has no price yet, so it cannot be released.'}\n"
             f"  .explain() shows price, error and why; .release() spends and answers."
         )
 

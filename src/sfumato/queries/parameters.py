@@ -46,7 +46,11 @@ def bind(sql: str, values: Sequence[Value | Decimal | None]) -> str:
     "SELECT COUNT(*) FROM visits WHERE age > 30 AND ward = 'St. Mary''s'"
     """
     if (wanted := count(sql)) != len(values):
-        told = f"give {wanted} values, one for each of $1, $2, ..." if wanted else "the text has no $1"
+        told = "write $1, $2, ... where the values go"
+        if wanted:
+            told = (
+                f"the text wants {wanted}, up to ${wanted}; where you can give none, write the value itself"
+            )
         raise InvalidParameter("parameters", len(values), told)
 
     if any(number == 0 for number, _, _ in values_of(sql)):

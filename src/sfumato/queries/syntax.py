@@ -234,6 +234,7 @@ INSTEAD = {
     "nulls_first": "Leave NULLS FIRST out: rows without a value come last.",
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
+    "Placeholder": "Write the value itself, or $1 and give its value.",
     "Any": "Write: x IN (a, b, c)",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",

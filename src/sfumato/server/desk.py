@@ -13,6 +13,7 @@ release or an error; they differ only in how they say it.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 import json
 import os
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from sfumato.curator.release import Release, Releases
     from sfumato.queries.declared import Value
     from sfumato.queries.plan import Plan
-    from sfumato.server.people import Person
+    from sfumato.server.people import Person, Role
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -199,9 +200,12 @@ class Desk:
                 f"{caller.person.name!r} asks more than {self.settings.rate:g} times a second", wait + 1
             )
 
-    def guessed(self, address: str) -> None:
-        """Note a wrong token or password."""
+    def guessed(self, address: str, door: str, name: str = "") -> None:
+        """Note a wrong token or password; not more of them than would be let try, so that no log fills up."""
         self.counts["login", "refused"] += 1
+        if len(self._recent(address)) < GUESSES:
+            who = {"who": name[:100]} if name else {}
+            self.log.write(door=door, **{"from": address}, **who, act="come in", outcome="AccessDenied")
         if len(self._guesses) > 10_000:
             self._guesses.clear()
         self._guesses[address] = [*self._recent(address), time.monotonic()]
@@ -215,6 +219,15 @@ class Desk:
 
     def _recent(self, address: str) -> list[float]:
         return [at for at in self._guesses.get(address, ()) if time.monotonic() - at < MINUTE]
+
+    def check_role(self, caller: Caller, *roles: Role) -> None:
+        """Refuse whoever has none of the roles."""
+        if not caller.person.may(*roles):
+            self.note(caller, f"for {' or '.join(roles)}", "AccessDenied")
+            raise AccessDenied(
+                f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. "
+                "Nothing was spent."
+            )
 
     # What is free -------------------------------------------------------------------------------------
 
@@ -392,7 +405,8 @@ class Desk:
             time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
         if times or failed:  # only now: a note can be seen, too; on disk before anything leaves
             self.counts["late", "failed" if failed else "late"] += 1
-            facts = {"analyst": who, "doublings": times, "failed": failed}
+            moment = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat(timespec="seconds")
+            facts = {"analyst": who, "doublings": times, "failed": failed, "at": moment}
             self.database.ledger.note(owner.LATE, facts, about=who)
 
     # Around it ----------------------------------------------------------------------------------------
@@ -528,15 +542,6 @@ def check_key(key: str) -> None:
     """Refuse an idempotency key that is none."""
     if key and (len(key) > LONGEST_KEY or not key.isprintable()):
         raise InvalidParameter("Idempotency-Key", key, f"take at most {LONGEST_KEY} printable letters")
-
-
-def check_role(caller: Caller, *roles: Any) -> None:
-    """Refuse whoever has none of the roles."""
-    if not caller.person.may(*roles):
-        raise AccessDenied(
-            f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. Nothing "
-            "was spent."
-        )
 
 
 def _fingerprint(*wanted: Wanted) -> str:

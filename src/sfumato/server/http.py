@@ -42,7 +42,7 @@ from sfumato.errors import (
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.server import openapi, owner
 from sfumato.server.access import say
-from sfumato.server.desk import Caller, Wanted, check_role
+from sfumato.server.desk import Caller, Wanted
 from sfumato.server.people import DAYS
 from sfumato.server.values import KIND_OF, fields
 
@@ -141,10 +141,11 @@ class Door:
         return _json({**told, "databases": "/v1/databases"})
 
     async def health(self, _: Request) -> Response:
-        """Whether the doors are open: every ledger can be read."""
+        """Whether the doors are open: every policy is right, and every ledger can be read."""
         ready = True
         for desk in self._desks.values():
             try:
+                await desk.refresh()
                 await desk.read(lambda desk=desk: desk.database.ledger.head)
             except SfumatoError:
                 ready = False
@@ -173,7 +174,7 @@ class Door:
             raise self._stranger(request, next(iter(self._desks.values())))
         lines = ["# TYPE sfumato_requests_total counter", "# TYPE sfumato_budget gauge"]
         for name, desk, person in callers:
-            check_role(Caller(person, "http"), "owner", "auditor")
+            desk.check_role(Caller(person, "http", _address(request)), "owner", "auditor")
             label = json.dumps(name)
             for (act, outcome), count in sorted(desk.counts.items()):
                 labels = f'database={label},act={json.dumps(act)},outcome="{outcome}"'
@@ -192,7 +193,7 @@ class Door:
         desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "schema")
-        return _json(owner.schema(desk.database.policy))
+        return _json({**owner.schema(desk.database.policy), "name": caller.person.name})
 
     async def explain(self, request: Request) -> Response:
         """What a question would cost and how exact it would be; free."""
@@ -204,7 +205,7 @@ class Door:
     async def release(self, request: Request) -> Response:
         """Ask: charged once, free when it is asked again."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner", "analyst")
+        desk.check_role(caller, "owner", "analyst")
         body = await _body(request, {"sql": (str,), "level": (str, int, float), **PRICE})
         level, form = str(body.get("level", LEVEL)), _format(request)
         sfumato.Release.check_level(level)
@@ -220,7 +221,7 @@ class Door:
     async def batch(self, request: Request) -> Response:
         """Several questions as one charge."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner", "analyst")
+        desk.check_role(caller, "owner", "analyst")
         known = {"questions": (list,), "delta": PRICE["delta"], "level": (str, int, float)}
         body = await _body(request, known)
         level = str(body.get("level", LEVEL))
@@ -262,7 +263,7 @@ class Door:
     async def suggest(self, request: Request) -> Response:
         """The epsilon that keeps a promise."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner", "auditor")
+        desk.check_role(caller, "owner", "auditor")
         desk.admit(caller)
         number = (str, int, float)
         known: dict[str, tuple[type, ...]] = {"secret": (str,), "advantage": number, "within": number}
@@ -283,7 +284,7 @@ class Door:
     async def policy(self, request: Request) -> Response:
         """The text of the policy."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner")
+        desk.check_role(caller, "owner")
         desk.note(caller, "policy")
         text = await desk.read(lambda: desk.path.read_text(encoding="utf-8-sig"))
         return Response(text, headers=SAFE, media_type="application/toml")
@@ -291,7 +292,7 @@ class Door:
     async def replace_policy(self, request: Request) -> Response:
         """Another text for the policy: checked first, whole or not at all."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner")
+        desk.check_role(caller, "owner")
         text = (await _content(request)).decode("utf-8", "replace")
         try:
             old = await desk.read(owner.replace_policy, desk.path, text)
@@ -311,7 +312,7 @@ class Door:
     async def access(self, request: Request) -> Response:
         """The last lines of the access log."""
         caller, desk = self._caller(request)
-        check_role(caller, "auditor", "owner")
+        desk.check_role(caller, "auditor", "owner")
         count = request.query_params.get("last", "100")
         if not count.isdecimal() or len(count) > 6:
             raise Malformed("last is a whole number, such as ?last=100")
@@ -341,7 +342,7 @@ class Door:
     async def people(self, request: Request) -> Response:
         """Who may come in."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner", "auditor")
+        desk.check_role(caller, "owner", "auditor")
         desk.note(caller, "people")
         everybody, ledger = desk.people.all(), desk.database.ledger
         late = await desk.read(lambda: {each.name: owner.late(ledger, each.name) for each in everybody})
@@ -350,7 +351,7 @@ class Door:
     async def let_in(self, request: Request) -> Response:
         """Let somebody in; the token is shown this one time."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner")
+        desk.check_role(caller, "owner")
         body = await _body(request, {"name": (str,), "role": (str,), "days": (int, float)})
         name, role = body.get("name", ""), body.get("role", "analyst")
         token = await desk.read(lambda: desk.people.add(name, role, days=float(body.get("days", DAYS))))
@@ -360,7 +361,7 @@ class Door:
     async def shut_out(self, request: Request) -> Response:
         """Shut somebody out."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner")
+        desk.check_role(caller, "owner")
         name = request.path_params["name"]
         await desk.read(desk.people.revoke, name)
         desk.note(caller, f"shut out {name}")
@@ -369,7 +370,7 @@ class Door:
     async def look(self, request: Request) -> Response:
         """Let somebody go on whose answers came late or failed."""
         caller, desk = self._caller(request)
-        check_role(caller, "owner")
+        desk.check_role(caller, "owner")
         name = request.path_params["name"]
         if desk.people.get(name) is None:
             raise InvalidParameter("name", name, "there is nobody of that name")
@@ -403,7 +404,7 @@ class Door:
             desk.check_guesses(address)
         except TooMany as error:
             return error
-        desk.guessed(address)
+        desk.guessed(address, "http")
         return AccessDenied(
             "there is no such database here, or the token does not open it: it may be wrong, expired or "
             "revoked. Nothing was spent. The owner gives out tokens: sfumato user add POLICY NAME"

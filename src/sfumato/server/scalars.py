@@ -240,6 +240,10 @@ def _part(catalog: Catalog, text: Any, start: Any = 1, length: Any = None) -> An
     return str(text)[max(0, first) : None if last is None else max(0, last)]
 
 
+def _moment() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
 def _nothing(*_: Any) -> None:
     return None
 
@@ -258,6 +262,9 @@ _TEXTS = TYPES["text"].array
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "version": (TEXT, lambda _: f"PostgreSQL {catalogs.VERSION} (Sfumato {sfumato.__version__})"),
     "current_version": (TEXT, lambda _: f"PostgreSQL {catalogs.VERSION} (Sfumato {sfumato.__version__})"),
+    "now": (TIMESTAMPTZ, lambda _: _moment()),
+    "current_timestamp": (TIMESTAMPTZ, lambda *_: _moment()),
+    "current_date": (DATE, lambda _: _moment().date()),
     "current_schema": (NAME, lambda _: "public"),
     "current_schemas": (TYPES["name"].array, _schemas),
     "current_database": (NAME, lambda c: c.database),

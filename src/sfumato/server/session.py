@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import AccessDenied, QueryRefused, SfumatoError, SyntaxRefused
+from sfumato.errors import AccessDenied, QueryRefused, SyntaxRefused
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import parameters
 from sfumato.queries.sql import parse
 from sfumato.queries.syntax import Node
 from sfumato.server import catalog as catalogs
 from sfumato.server import frames
-from sfumato.server.desk import Recent, Wanted, check_role
+from sfumato.server.desk import Recent, Wanted
 from sfumato.server.frames import complaint
 from sfumato.server.lookup import Lookup
 from sfumato.server.statements import Knobs, assignment, bare, words
@@ -43,8 +42,8 @@ NOTHING = {
 class Refused(Exception):
     """A statement that this door refuses, with the code that PostgreSQL has for it."""
 
-    def __init__(self, code: str, words: str, hint: str = "") -> None:
-        self.code, self.words, self.hint = code, words, hint
+    def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
+        self.code, self.words, self.hint, self.detail = code, words, hint, detail
         super().__init__(words)
 
 
@@ -139,7 +138,7 @@ class Statements:
 
     async def _question(self, sql: str, values: list[Any]) -> Result:
         assert self.caller is not None
-        check_role(self.caller, "owner", "analyst")
+        self.desk.check_role(self.caller, "owner", "analyst")
         wanted = self._wanted(sql, values)
         shown = await self.desk.ask(self.caller, wanted)
         level, intervals = self.knobs.level, self.knobs.intervals
@@ -204,11 +203,11 @@ class Statements:
 
     def _config(self, sql: str, values: list[Any]) -> None:
         """SELECT set_config('name', 'value', false) is a SET."""
-        found = re.search(r"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|\$(\d+))", sql)
-        if found is not None:
+        given = r"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|\$(\d+))\s*,\s*(\w+)"
+        if (found := re.search(given, sql)) is not None:
             value = found[2] if found[3] is None else str(values[int(found[3]) - 1])
-            with suppress(SfumatoError):
-                self._tell(self.knobs.set(found[1], value))
+            local = found[4].lower() in ("true", "t") and self.state != b"I"
+            self._tell((self.knobs.set_local if local else self.knobs.set)(found[1], value))
 
     def _tell(self, changed: list[tuple[str, str]]) -> None:
         """Tell the client of settings that it wants to know."""
@@ -235,6 +234,8 @@ class Statements:
             case "BEGIN" | "START":
                 self.state = b"T"
                 self.knobs.start()
+                if "ISOLATION" in sql.upper():
+                    self._set(sql, local=True)
                 return Result("BEGIN")
             case "COMMIT" | "END":
                 tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
@@ -248,10 +249,7 @@ class Statements:
             case "SAVEPOINT" | "RELEASE":
                 return Result(word)
             case "SET":
-                if (found := assignment(sql)) is not None:
-                    local = "LOCAL" in first[:2]
-                    if not local or self.state != b"I":
-                        self._tell((self.knobs.set_local if local else self.knobs.set)(*found))
+                self._set(sql, local="LOCAL" in first[:2])
                 return Result("SET")
             case "RESET":
                 self._tell(self.knobs.reset(bare(sql)[5:].strip().lower()))
@@ -268,13 +266,25 @@ class Statements:
             return Result(NOTHING[word])
         if word in WRITES:
             told = f"{word} is refused: this door only answers SELECT"
-            raise Refused("25006", told, "Nothing was spent and no row was read.")
+            raise Refused("25006", told, detail="Nothing was spent and no row was read.")
         if word in ("DECLARE", "FETCH", "MOVE", "LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
             told = f"{word} is not supported here"
             raise Refused("0A000", told, "Send the SELECT itself; results are small, so no cursor is needed.")
         raise SyntaxRefused(
             f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
         )
+
+    def _set(self, sql: str, *, local: bool) -> None:
+        if (found := assignment(sql)) is None:
+            return
+        name, value = found
+        if value is None:
+            self._tell(self.knobs.reset(name))
+        elif local and self.state == b"I":
+            told = "SET LOCAL lasts until the end of a transaction, and there is none"
+            self.out += complaint(b"N", "WARNING", "25P01", told)
+        else:
+            self._tell((self.knobs.set_local if local else self.knobs.set)(name, value))
 
     async def _show(self, name: str) -> Result:
         if name == "all":
@@ -335,6 +345,7 @@ class Statements:
         given: list[Any]
         if values is None:
             given = await self.desk.read(parameters.samples, bare(sql), policy)
+            self.now = (sql, given, 0)
         else:
             given = [plain(value) for value in values[: parameters.count(sql)]]
         bound = parameters.bind(bare(sql), given)

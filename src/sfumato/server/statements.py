@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import sfumato
 from sfumato.curator.release import Release
 from sfumato.errors import InvalidParameter, SyntaxRefused, UnknownName
+from sfumato.mechanisms import Guarantee
 from sfumato.queries.lexing import signs
 from sfumato.server.catalog import VERSION
 
@@ -145,12 +145,11 @@ class Knobs:
             Release.check_level(value)
             return value
         if value:
+            given = {"epsilon": 1, "delta": value} if key == "sfumato.delta" else {"epsilon": value}
             try:
-                number = Fraction(value)
-            except (ValueError, ZeroDivisionError):
-                number = Fraction(0)
-            if number <= 0:
-                raise InvalidParameter(key, value, "write a number above 0, such as '0.1'")
+                Guarantee.read(**given)
+            except InvalidParameter as error:
+                raise InvalidParameter(key, value, error.advice) from None
         return value
 
     def set_local(self, name: str, value: str) -> list[tuple[str, str]]:
@@ -206,8 +205,8 @@ class Knobs:
         return self.values["sfumato.level"]
 
 
-def assignment(sql: str) -> tuple[str, str] | None:
-    """The name and value of a SET; None if it sets nothing that matters here.
+def assignment(sql: str) -> tuple[str, str | None] | None:
+    """The name and value of a SET, without one for DEFAULT; None if it sets nothing that matters here.
 
     >>> assignment("SET sfumato.epsilon TO '0.1'")
     ('sfumato.epsilon', '0.1')
@@ -231,11 +230,11 @@ def assignment(sql: str) -> tuple[str, str] | None:
         raise SyntaxRefused(
             "this is not a SET that can be read", "Write: SET sfumato.epsilon = '0.1'", sql=sql
         )
-    return found[1], _unquoted(found[2])
+    return found[1], None if found[2].strip().upper() == "DEFAULT" else _unquoted(found[2])
 
 
 def _unquoted(value: str) -> str:
     value = value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return value[1:-1].replace(value[0] * 2, value[0])
-    return "" if value.upper() == "DEFAULT" else value
+    return value

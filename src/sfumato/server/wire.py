@@ -281,7 +281,7 @@ class Session(Statements):
         try:
             final, token = exchange.final(_ascii((await self._password()).rest))
         except scram.Refused:
-            (desk or self.desk).guessed(address)
+            (desk or self.desk).guessed(address, "wire", name)
             raise
         person = people.still(name, token)
         if desk is None or person is None:
@@ -367,7 +367,7 @@ class Session(Statements):
         except TooLarge as error:
             self._say("ERROR", "22003", str(error), "Cast it to another type.")
         except Refused as error:
-            self._say("ERROR", error.code, error.words, error.hint)
+            self._say("ERROR", error.code, error.words, error.hint, error.detail)
         except SfumatoError as error:
             self._complain(error)
         except (
@@ -414,6 +414,7 @@ class Session(Statements):
         await self._flush()
 
     async def _simply(self, sql: str) -> None:
+        _check_length(sql)
         prepared = Prepared(sql, [])
         result = await self.perform(prepared, [])
         if result.fields is not None:
@@ -424,8 +425,7 @@ class Session(Statements):
     async def _parse(self, body: Body) -> None:
         name, sql = body.text(), body.text()
         types = [struct.unpack("!I", body.take(4))[0] for _ in body.many()]
-        if len(sql) > LONGEST:
-            raise Refused("54000", f"the query is longer than {LONGEST} characters", "Write a shorter one.")
+        _check_length(sql)
         if len(split(sql)) > 1:
             raise Refused("42601", "a prepared statement is one statement", "Send them one by one.")
         if name and name not in self.prepared and len(self.prepared) >= MANY:
@@ -544,8 +544,8 @@ class Session(Statements):
             self.out += frames.row(values, result.fields, each)
         return end - start
 
-    def _say(self, severity: str, code: str, told: str, hint: str = "") -> None:
-        self.out += complaint(b"E", severity, code, told, "", hint)
+    def _say(self, severity: str, code: str, told: str, hint: str = "", detail: str = "") -> None:
+        self.out += complaint(b"E", severity, code, told, detail, hint)
 
     def _complain(self, error: SfumatoError, *, notice: bool = False) -> None:
         """An error of ours in the form of the protocol."""
@@ -581,6 +581,11 @@ class Session(Statements):
 
 
 _WAY_IN = "The owner lets people in: sfumato user add POLICY NAME. The token is the password."
+
+
+def _check_length(sql: str) -> None:
+    if len(sql) > LONGEST:
+        raise Refused("54000", f"the query is longer than {LONGEST} characters", "Write a shorter one.")
 
 
 def _ascii(content: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -228,6 +229,14 @@ class _Impatient(HttpToolsProtocol):
             self._watch = None
 
 
+class _Structured(logging.Handler):
+    """What the library for HTTP has to say, as a line of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            say("http", level=record.levelname.lower(), told=str(record.msg)[:200])
+
+
 class _Quiet(uvicorn.Server):
     """A server that leaves signals to us."""
 
@@ -244,6 +253,7 @@ async def work(told: dict[str, Any]) -> None:
         settings=Settings(**told["settings"]),
     )
     desks = _desks(config)
+    logging.getLogger("uvicorn.error").addHandler(_Structured())
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
