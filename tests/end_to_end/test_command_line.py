@@ -128,7 +128,11 @@ def test_csv_and_other_levels(clinic: Path) -> None:
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "minus"], 1, "positive decimal"),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--level", "2"], 1, "probability"),
         (["sql", "nowhere.toml", "SELECT COUNT(*) FROM visits", "-e", "1"], 1, "no such policy file"),
-        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"], 1, "this database counts epsilon"),
+        (
+            ["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"],
+            1,
+            "say what the question may cost: epsilon=",
+        ),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "--rho", "1"], 1, "counts epsilon"),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--delta", "1e-6"], 1, "none for"),
         (["budget", "clinic.toml", "--verify", "1-0123456789abcdef"], 1, "has no entry 1-0123456789abcdef"),
@@ -534,7 +538,7 @@ def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Pat
         "name a table of persons"
         in run("tune", "clinic.toml", "wards", "-e", "0.1", folder=clinic, code=1).stderr
     )
-    assert "counts epsilon" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
+    assert "may cost: epsilon=" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
     refused = run("tune", "clinic.toml", "visits", "-e", "5", folder=clinic, code=1)
     assert "has only" in refused.stderr
 

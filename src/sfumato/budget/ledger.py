@@ -174,24 +174,33 @@ class Ledger:
 
     @_plainly
     def kept(
-        self, key: str, spend: Spend, *, slack: Fraction = Fraction(0), version: int | None = None
+        self,
+        key: str,
+        spend: Spend,
+        *,
+        slack: Fraction = Fraction(0),
+        version: int | None = None,
+        exact: bool = False,
     ) -> Kept | None:
         """The stored release that answers this question: one with the same spend, or with a larger one.
 
-        It is one about the data as they are, or as they were in an earlier version.
+        It is one about the data as they are, or as they were in an earlier version. An exact one has this
+        spend and no other.
         """
         (amount, lost) = units(self.price_of(spend, slack))
         rows = self.store.read(
             f"SELECT {ALL}, r.body FROM entries c JOIN entries r"
             " ON r.topic = 'release/' || CAST(c.number AS TEXT) || '/0'"
-            " WHERE c.found = ? AND c.amount >= ? AND c.slack >= ? ORDER BY c.amount DESC, c.number LIMIT 1",
+            " WHERE c.found = ? AND c.amount >= ? AND c.slack >= ? ORDER BY c.amount DESC, c.number"
+            + ("" if exact else " LIMIT 1"),
             (self.book.found(key, version or self.book.data_version()), amount, lost),
         )
-        if not rows:
-            return None
-        charge, body = Line(*rows[0][:-1]), json.loads(rows[0][-1])
-        receipt = self._receipt(charge.facts, charged=False)
-        return Kept(receipt, record.read(json.loads(charge.body)["spend"]), _draw(body["drawn"]))
+        for row in rows:
+            charge, body = Line(*row[:-1]), json.loads(row[-1])
+            paid = record.read(json.loads(charge.body)["spend"])
+            if not exact or paid == spend:
+                return Kept(self._receipt(charge.facts, charged=False), paid, _draw(body["drawn"]))
+        return None
 
     def price_of(self, spend: Spend, slack: Fraction = Fraction(0)) -> Guarantee:
         """What a spend costs here: by the filter of this ledger's currency."""

@@ -35,6 +35,7 @@ from sfumato.server.workers import Config, first_tokens, serve
 )
 @click.option("--late", default=20, show_default=True, help="Missed deadlines and failures that stop her.")
 @click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")
+@click.option("--longest", default=60.0, show_default=True, help="The latest deadline, in seconds.")
 @click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
 @click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
 def command(
@@ -53,6 +54,7 @@ def command(
     threads: int,
     late: int,
     pace: float,
+    longest: float,
     no_deadlines: bool,
     check: bool,
 ) -> None:
@@ -69,6 +71,7 @@ def command(
         )
         raise sf.InvalidParameter("host", host, told)
     limits = {"rate": rate, "running": running, "threads": threads, "late": late, "pace": pace}
+    limits["longest"] = longest
     for name, value in limits.items():
         if not value > 0:
             raise sf.InvalidParameter(name, value, "give a number above 0")
@@ -80,7 +83,7 @@ def command(
         workers=workers,
         certificate=certificate,
         key=key,
-        settings=Settings(rate, running, threads, late, pace, deadlines=not no_deadlines),
+        settings=Settings(rate, running, threads, late, pace, longest, deadlines=not no_deadlines),
     )
     databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
     names = [database.policy.name for database in databases]

@@ -597,8 +597,8 @@ class Batch:
 
     def kept(self, *, version: int | None = None) -> Releases | None:
         """The stored releases that answer the batch, about the data as they are or as they were; free."""
-        found = self.database.ledger.kept(self.key, self.spend, slack=self.slack, version=version)
-        return None if found is None or found.spend != self.spend else self._shown(found.drawn, found.receipt)
+        found = self.database.ledger.kept(self.key, self.spend, slack=self.slack, version=version, exact=True)
+        return None if found is None else self._shown(found.drawn, found.receipt)
 
     def release(self) -> Releases:
         """Spend the price and get all the numbers; asking the same batch again is free."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Sign = Literal["closed", "open", "value", "mark", "end"]
 _NEXT = re.compile(r"['\"$;?]|--|/\*")
 _VALUE = re.compile(r"\$(\d{1,5})(?!\d)")
+_COMMENT = re.compile(r"/\*|\*/")
 _TAG = re.compile(r"\$(?:[A-Za-z_]\w{0,62})?\$")
 
 
@@ -51,8 +52,13 @@ def _closed(sql: str, sign: str, start: int) -> int:
     if sign == "--":
         end = sql.find("\n", start)
         return len(sql) if end < 0 else end + 1
-    if sign == "/*":
-        return _after(sql, "*/", start + 2)
+    if sign == "/*":  # comments may stand in comments
+        depth = 0
+        for found in _COMMENT.finditer(sql, start):
+            depth += 1 if found.group() == "/*" else -1
+            if depth == 0:
+                return found.end()
+        return -1
     escapes = sign == "'" and re.fullmatch(r"(?:.*\W)?[eE]", sql[max(0, start - 2) : start], re.DOTALL)
     place = start + 1
     while (end := sql.find(sign, place)) >= 0:

@@ -20,7 +20,7 @@ import os
 import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -35,6 +35,7 @@ from sfumato.errors import (
     SfumatoError,
     Stopped,
     TooMany,
+    Unsupported,
 )
 from sfumato.queries.parameters import bind
 from sfumato.server import owner
@@ -58,6 +59,8 @@ T_co = TypeVar("T_co", covariant=True)
 KNOWN = 500  # questions that are remembered as plans
 STORED = 500  # releases that are remembered as they are shown
 LONGEST_KEY = 200
+FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
+PATIENT = 64  # free things of a person that wait for their turn
 HEAVY = 16  # things that wait for their turn because they take long
 WAITING = 64  # new questions that wait for a thread
 MINUTE = 60.0
@@ -73,6 +76,7 @@ class Settings:
     threads: int = 8  # new questions of everybody at a time
     late: int = 20  # answers of a person that may come late or fail
     pace: float = 1.0  # how much slower than usual the machine is taken to be
+    longest: float = 60.0  # seconds; a question with a later deadline is refused
     deadlines: bool = True
 
 
@@ -109,6 +113,15 @@ class Shown:
 
     release: Release
     forms: dict[Any, Any] = field(default_factory=dict)
+
+    def keep(self, key: Any, form: T) -> T:
+        """Remember a form, if it is not large; whoever asks for many gets them anew."""
+        size = len(form) if isinstance(form, (bytes, list)) else 0
+        if size <= (LARGE if isinstance(form, bytes) else ROWS):
+            if len(self.forms) >= FORMS:
+                self.forms.clear()
+            self.forms[key] = form
+        return form
 
 
 class Asked(Protocol[T_co]):
@@ -174,6 +187,7 @@ class Desk:
         self._heavy_waiting = 0
         self._catalog = ThreadPoolExecutor(2, "catalog")
         self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
         self._questions: Recent[Question] = Recent(KNOWN)
         self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
         self._buckets: dict[str, Bucket] = {}
@@ -200,12 +214,15 @@ class Desk:
                 f"{caller.person.name!r} asks more than {self.settings.rate:g} times a second", wait + 1
             )
 
-    def guessed(self, address: str, door: str, name: str = "") -> None:
-        """Note a wrong token or password; not more of them than would be let try, so that no log fills up."""
-        self.counts["login", "refused"] += 1
+    def log_stranger(self, address: str, door: str, name: str = "") -> None:
+        """Write down that somebody was not let in; not too often, so that nobody can fill the disk."""
         if len(self._recent(address)) < GUESSES:
             who = {"who": name[:100]} if name else {}
             self.log.write(door=door, **{"from": address}, **who, act="come in", outcome="AccessDenied")
+
+    def guessed(self, address: str) -> None:
+        """Note a wrong token or password."""
+        self.counts["login", "refused"] += 1
         if len(self._guesses) > 10_000:
             self._guesses.clear()
         self._guesses[address] = [*self._recent(address), time.monotonic()]
@@ -237,23 +254,49 @@ class Desk:
         return await self._noting(caller, "explain", self._explain(caller, wanted), wanted.sql)
 
     async def _explain(self, caller: Caller, wanted: Wanted) -> Explanation:
-        async with self._turn(caller):
-            question = await self.question(wanted)
-            view = question.database.on_behalf_of(caller.person.name)
-            return await self.read(replace(question, database=view).explain)
+        question = await self.question(caller, wanted)
+        view = question.database.on_behalf_of(caller.person.name)
+        return await self.in_turn(caller, replace(question, database=view).explain)
 
-    def _turn(self, caller: Caller) -> asyncio.Lock:
-        """Free things that take long are done one after the other for a person, so that others get theirs."""
-        return self._turns.setdefault(caller.person.name, asyncio.Lock())
+    async def in_turn(
+        self,
+        caller: Caller,
+        act: Callable[..., T],
+        *arguments: Any,
+        pool: ThreadPoolExecutor | None = None,
+        paid: bool = False,
+    ) -> T:
+        """Do something free that may take long: one thing of a person at a time, so that others get theirs.
 
-    async def question(self, wanted: Wanted) -> Question:
+        Whoever stops waiting does not make room: what runs keeps its turn until it is done. What is part of a
+        release that was paid for is never refused.
+        """
+        who = caller.person.name
+        if self._waiting[who] >= PATIENT and not paid:
+            raise TooMany(f"{PATIENT} things that {who!r} asked for are waiting", 2)
+
+        async def alone() -> T:
+            self._waiting[who] += 1
+            try:
+                async with self._turns.setdefault(who, asyncio.Lock()):
+                    run = asyncio.get_running_loop().run_in_executor
+                    return await run(pool or self._reader, act, *arguments)
+            finally:
+                self._waiting[who] -= 1
+
+        task = asyncio.create_task(alone())
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return await asyncio.shield(task)
+
+    async def question(self, caller: Caller, wanted: Wanted) -> Question:
         """The question as the curator understands it, or its refusal."""
         await self.refresh()
         key = wanted.key
         if (known := self._questions.get(key)) is not None:
             return known
         database = self.database
-        question = await self.read(self._asked, database, wanted)
+        question = await self.in_turn(caller, self._asked, database, wanted)
         if database is self.database:  # the policy may have changed meanwhile
             self._questions.put(key, question)
         return question
@@ -269,8 +312,7 @@ class Desk:
 
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
         """Look something up in the catalog."""
-        async with self._turn(caller):
-            return await asyncio.get_running_loop().run_in_executor(self._catalog, act)
+        return await self.in_turn(caller, act, pool=self._catalog)
 
     async def alone(self, act: Callable[[], T]) -> T:
         """Do something free that takes long: one such thing at a time."""
@@ -291,8 +333,7 @@ class Desk:
         return await self._noting(caller, "release", asked, wanted.sql)
 
     async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Shown:
-        async with nullcontext() if self._questions.get(wanted.key) else self._turn(caller):
-            question = await self.question(wanted)
+        question = await self.question(caller, wanted)
         check_key(key)
         if key and wanted.tune is not None:
             raise InvalidParameter("key", key, "leave it out where a part of the price is for tuning")
@@ -312,6 +353,7 @@ class Desk:
         retried = self._retried(who, question, key, wanted)
         if retried is not None and (stored := await self.read(retried.stored)) is not None:
             return Shown(cast("Release", stored))
+        self._check_deadline(question.plan)
         return Shown(await self._new(who, question, retried))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
@@ -333,19 +375,33 @@ class Desk:
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
         check_key(key)
-        async with self._turn(caller):
-            asked = [await self.question(each) for each in wanted]
-            while any(each.database is not asked[0].database for each in asked):  # the policy changed
-                asked = [await self.question(each) for each in wanted]
+        asked = [await self.question(caller, each) for each in wanted]
+        while any(each.database is not asked[0].database for each in asked):  # the policy changed meanwhile
+            asked = [await self.question(caller, each) for each in wanted]
         view = self._view(caller.person.name, asked[0].database)
         questions = [replace(each, database=view) for each in asked]
-        batch = await self.read(lambda: view.batch(questions, delta=delta))
+        batch = await self.in_turn(caller, lambda: view.batch(questions, delta=delta))
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
         retried = self._retried(who, batch, key, together, *wanted)
         if retried is not None and (stored := await self.read(retried.stored)) is not None:
             return cast("Releases", stored)
+        if await self.read(batch.kept) is None:
+            self._check_deadline(*(each.plan for each in questions))
         return await self._new(who, batch, retried)
+
+    def _check_deadline(self, *plans: Plan) -> None:
+        """Refuse what would keep a thread for too long: from public facts, so it is free."""
+        due = self._due(plans)
+        if self.settings.deadlines and due > self.settings.longest:
+            raise Unsupported(
+                f"the answer would leave after {due:g} s, and none may after {self.settings.longest:g} s",
+                "Ask for fewer columns or tables at a time; the owner can start the server with another "
+                "--longest, and declare how many rows the tables have.",
+            )
+
+    def _due(self, plans: Sequence[Plan]) -> float:
+        return sum(deadline(plan, self.database.policy, self.settings.pace) for plan in plans)
 
     def _view(self, who: str, database: Database) -> Database:
         """The database as somebody asks it: at the pace of deadlines."""
@@ -398,8 +454,7 @@ class Desk:
             self._leave(who, began, plans, failed)
 
     def _leave(self, who: str, began: float, plans: Sequence[Plan], failed: bool) -> None:
-        policy, settings = self.database.policy, self.settings
-        due = sum(deadline(plan, policy, settings.pace) for plan in plans)
+        settings, due = self.settings, self._due(plans)
         times = doublings(time.monotonic() - began, due) if settings.deadlines else 0
         if settings.deadlines:
             time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
@@ -551,9 +606,8 @@ def _fingerprint(*wanted: Wanted) -> str:
 
 def _receipt(found: Any) -> dict[str, Any]:
     if isinstance(found, Shown):
-        if "receipt" not in found.forms:
-            found.forms["receipt"] = _receipt_of(found.release)
-        return cast("dict[str, Any]", found.forms["receipt"])
+        known = found.forms.get("receipt")
+        return known if known is not None else found.keep("receipt", _receipt_of(found.release))
     return _receipt_of(found[0]) if hasattr(found, "each") else {}
 
 

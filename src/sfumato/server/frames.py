@@ -25,6 +25,9 @@ class Broken(Exception):
     """The client does not speak the protocol: there is nothing more to say."""
 
 
+CHANGED = "cached plan must not change result type"
+
+
 class TooLarge(Exception):
     """A value that does not fit into the type of its column."""
 
@@ -155,6 +158,8 @@ def complaint(
 ) -> bytes:
     """An error (E) or a notice (N)."""
     parts = {"S": severity, "V": severity, "C": code, "M": words, "D": detail, "H": hint}
+    if words == CHANGED:
+        parts["R"] = "RevalidateCachedQuery"  # by which clients know that preparing it again helps
     told = b"".join(sign.encode() + text(value) for sign, value in parts.items() if value)
     place = b"P" + text(str(position)) if position else b""
     return message(kind, told + place + b"\0")

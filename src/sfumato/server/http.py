@@ -43,7 +43,7 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.server import openapi, owner
 from sfumato.server.access import say
 from sfumato.server.desk import Caller, Wanted
-from sfumato.server.people import DAYS
+from sfumato.server.people import DAYS, check_days
 from sfumato.server.values import KIND_OF, fields
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Door:
 
     def __init__(self, desks: Mapping[str, Desk]) -> None:
         self._desks = desks
+        self._guard = next(iter(desks.values()))  # counts wrong tokens for all of them
         act = "/v1/{database}"
         routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
             ("GET", "/", self.welcome),
@@ -160,7 +161,7 @@ class Door:
         token = _bearer(request)
         found = [name for name, desk in self._desks.items() if token and desk.people.by_token(token)]
         if not found:
-            raise self._stranger(request, next(iter(self._desks.values())))
+            raise self._stranger(request)
         return _json({"databases": found})
 
     async def metrics(self, request: Request) -> Response:
@@ -171,7 +172,7 @@ class Door:
             if (person := desk.people.by_token(_bearer(request)))
         ]
         if not callers:
-            raise self._stranger(request, next(iter(self._desks.values())))
+            raise self._stranger(request)
         lines = ["# TYPE sfumato_requests_total counter", "# TYPE sfumato_budget gauge"]
         for name, desk, person in callers:
             desk.check_role(Caller(person, "http", _address(request)), "owner", "auditor")
@@ -200,7 +201,8 @@ class Door:
         caller, desk = self._caller(request)
         body = await _body(request, {"sql": (str,), **PRICE})
         explanation = await desk.explain(caller, _wanted(body))
-        return _json(await desk.read(lambda: {**explanation.as_dict(), "text": repr(explanation)}))
+        facts = await desk.in_turn(caller, lambda: {**explanation.as_dict(), "text": repr(explanation)})
+        return _json(facts)
 
     async def release(self, request: Request) -> Response:
         """Ask: charged once, free when it is asked again."""
@@ -214,8 +216,8 @@ class Door:
         shown = await desk.ask(caller, _wanted(body), request.headers.get("idempotency-key", ""))
         content = shown.forms.get((form, level))
         if content is None:
-            content = await desk.read(_written, shown, form, level)
-            shown.forms[form, level] = content
+            content = await desk.in_turn(caller, _written, shown, form, level, paid=True)
+            shown.keep((form, level), content)
         return Response(content, headers=SAFE, media_type=form)
 
     async def batch(self, request: Request) -> Response:
@@ -234,7 +236,7 @@ class Door:
         wanted = [_wanted(_checked(each, {"sql": (str,), **PRICE})) for each in questions]
         key, delta = request.headers.get("idempotency-key", ""), _text(body.get("delta"))
         releases = await desk.batch(caller, wanted, delta, key)
-        found = await desk.read(lambda: [_facts(each, level) for each in releases])
+        found = await desk.in_turn(caller, lambda: [_facts(each, level) for each in releases], paid=True)
         return _json({"releases": found, "charged": decimal(releases.cost.amount)})
 
     async def budget(self, request: Request) -> Response:
@@ -243,7 +245,7 @@ class Door:
         desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "budget")
-        return _json(await desk.read(owner.budget, desk.database, caller.person))
+        return _json(await desk.in_turn(caller, owner.budget, desk.database, caller.person))
 
     async def history(self, request: Request) -> Response:
         """Every charge: an analyst sees her own, the others all."""
@@ -251,7 +253,7 @@ class Door:
         desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "history")
-        lines = await desk.read(owner.history, desk.database, caller.person)
+        lines = await desk.in_turn(caller, owner.history, desk.database, caller.person)
         form = _format(request)
         if form == JSON:
             return _json({"history": lines})
@@ -322,18 +324,21 @@ class Door:
 
     async def token(self, request: Request) -> Response:
         """A token for a password, or for a one-time token."""
-        desk, address = self._desk(request), _address(request)
+        address = _address(request)
         body = await _body(request, {"days": (int, float)})
         days = float(body.get("days", DAYS))
+        check_days(days)
+        self._guard.check_guesses(address)
+        known = self.desk_of(request)
+        desk = known or self._guard  # what is not there takes as long as what is
         name, secret = _basic(request)
-        desk.check_guesses(address)
         if name and not secret.startswith("sfu_"):
-            fresh = await desk.alone(lambda: desk.people.log_in(name, secret, days))
+            fresh = await desk.alone(lambda: desk.people.log_in(name if known else "", secret, days))
         else:
-            given = _bearer(request) or secret
+            given = (_bearer(request) or secret) if known else ""
             fresh = await desk.read(desk.people.exchange, given, days)
         if fresh is None:
-            raise self._stranger(request, desk)
+            raise self._stranger(request, known)
         person = desk.people.by_token(fresh)
         assert person is not None
         desk.note(Caller(person, "http", address), "token")
@@ -387,7 +392,7 @@ class Door:
     def _desk(self, request: Request) -> Desk:
         desk = self.desk_of(request)
         if desk is None:
-            raise self._stranger(request, next(iter(self._desks.values())))
+            raise self._stranger(request)
         return desk
 
     def _caller(self, request: Request) -> tuple[Caller, Desk]:
@@ -397,14 +402,16 @@ class Door:
             raise self._stranger(request, desk)
         return Caller(person, "http", _address(request)), desk
 
-    def _stranger(self, request: Request, desk: Desk) -> SfumatoError:
+    def _stranger(self, request: Request, desk: Desk | None = None) -> SfumatoError:
         """The same words for a wrong token, an old one, none, and a database that is not there."""
         address = _address(request)
         try:
-            desk.check_guesses(address)
+            self._guard.check_guesses(address)
         except TooMany as error:
             return error
-        desk.guessed(address, "http")
+        self._guard.guessed(address)
+        if desk is not None:
+            desk.log_stranger(address, "http")
         return AccessDenied(
             "there is no such database here, or the token does not open it: it may be wrong, expired or "
             "revoked. Nothing was spent. The owner gives out tokens: sfumato user add POLICY NAME"
@@ -426,7 +433,10 @@ class _Methods:
             return self._refused(error)
         except ClientDisconnect:  # nobody reads it
             return _error("Malformed", "the request was cut off", 400)
-        except (ArithmeticError, LookupError, TypeError, ValueError, OSError, AssertionError) as error:
+        except (
+            ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
+            TypeError, ValueError,
+        ) as error:  # fmt: skip
             say("internal error", kind=type(error).__name__, path=request.url.path)  # never its text
             return _error("InternalError", "something went wrong here. A charge that was made stays.", 500)
 

@@ -116,11 +116,13 @@ class People:
         has = person is not None and person.password is not None and not person.revoked
         return person if same and has else None
 
-    def handshake(self, name: str, client_first: str, *, stranger: bool = False) -> scram.Server:
+    def handshake(
+        self, name: str, client_first: str, *, database: str = "", stranger: bool = False
+    ) -> scram.Server:
         """SCRAM for whoever calls herself so; for a stranger it fails at the end, and not before."""
         self._refresh()
         now, person = self._clock(), self._people.get(name)
-        salt = hmac.digest(self._pepper, name.encode(), "sha256")[:16]
+        salt = hmac.digest(self._pepper, f"{database}\0{name}".encode(), "sha256")[:16]
         keys: list[tuple[str, bytes, bytes]] = []
         if person is not None and not person.revoked and not stranger:
             salt = bytes.fromhex(person.salt)
@@ -163,7 +165,7 @@ class People:
         check_name(name)
         if role not in ROLES:
             raise InvalidParameter("role", role, f"take one of: {', '.join(ROLES)}")
-        _check_days(days)
+        check_days(days)
         with self._changing() as people:
             before = people.get(name)
             if before is not None and before.role != role and not before.revoked:
@@ -180,7 +182,7 @@ class People:
 
     def exchange(self, text: str, days: float = DAYS) -> str | None:
         """A token for a one-time token, which is used up; None if it is none."""
-        _check_days(days)
+        check_days(days)
         with self._changing() as people:
             person = self.by_token(text, once=True)  # under the lock: it is exchanged once
             if person is None or not any(each.id == _id_of(text) and each.once for each in person.tokens):
@@ -192,7 +194,7 @@ class People:
 
     def log_in(self, name: str, password: str, days: float = DAYS) -> str | None:
         """A token for a password; None if it is not hers."""
-        _check_days(days)
+        check_days(days)
         known = self.by_password(name, password)
         if known is None:
             return None
@@ -326,7 +328,8 @@ class People:
             Path(fresh).unlink(missing_ok=True)
 
 
-def _check_days(days: float) -> None:
+def check_days(days: float) -> None:
+    """Refuse a token that lives for ever, or not at all."""
     if not 0 < days <= LONGEST:
         raise InvalidParameter("days", days, f"a token lives for more than 0 and at most {LONGEST:g} days")
 

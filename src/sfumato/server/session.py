@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.errors import AccessDenied, QueryRefused, SyntaxRefused
 from sfumato.mechanisms.guarantee import decimal
@@ -17,14 +18,31 @@ from sfumato.server.desk import Recent, Wanted
 from sfumato.server.frames import complaint
 from sfumato.server.lookup import Lookup
 from sfumato.server.statements import Knobs, assignment, bare, words
-from sfumato.server.values import OF_KIND, TEXT, Field, fields, plain
+from sfumato.server.values import (
+    BOOL,
+    DATE,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    NUMERIC,
+    OF_KIND,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    Field,
+    fields,
+    plain,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sfumato.server.desk import Caller, Desk, Shown
     from sfumato.server.evaluate import Query
 
+T = TypeVar("T")
 READS = ("SELECT", "WITH", "VALUES", "TABLE")
 WRITES = (
     "ALTER", "ANALYZE", "ATTACH", "CALL", "CLUSTER", "COMMENT", "COPY", "CREATE", "DELETE", "DO", "DROP",
@@ -64,6 +82,7 @@ class Prepared:
 
     sql: str
     types: list[int]  # of its values; 0 where nobody said
+    declared: tuple[int, ...] = ()  # the same as they came, before anything was inferred
     fields: list[Field] | None = None  # as they were described
     is_described: bool = False
 
@@ -97,7 +116,7 @@ class Statements:
         if word in READS or sql.lstrip().startswith("("):
             found = await self._kind(sql)
             if isinstance(found, str):
-                return await self._question(sql, values)
+                return await self._question(sql, values, prepared)
             return await self._look_up(sql, found, prepared, values)
         if word == "EXPLAIN":
             return await self._explain(sql, values)
@@ -115,11 +134,16 @@ class Statements:
 
     async def _kind(self, sql: str) -> Node | str:
         """The tree of a query about the catalog, or a word for a question."""
-        if (known := self.kinds.get(sql)) is not None:
+        key = (id(self.desk.database), sql)  # it depends on the tables of the policy
+        if (known := self.kinds.get(key)) is not None:
             return known
-        found = await self.desk.read(self._kind_of, sql)
-        self.kinds.put(sql, found)
+        found = await self._in_turn(self._kind_of, sql)
+        self.kinds.put(key, found)
         return found
+
+    async def _in_turn(self, act: Callable[..., T], *arguments: Any) -> T:
+        assert self.caller is not None
+        return await self.desk.in_turn(self.caller, act, *arguments)
 
     def _kind_of(self, sql: str) -> Node | str:
         if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
@@ -136,18 +160,25 @@ class Statements:
             pass  # whoever reads it as a question says what is wrong with it
         return found
 
-    async def _question(self, sql: str, values: list[Any]) -> Result:
+    async def _question(self, sql: str, values: list[Any], prepared: Prepared) -> Result:
         assert self.caller is not None
         self.desk.check_role(self.caller, "owner", "analyst")
         wanted = self._wanted(sql, values)
+        if prepared.is_described:
+            question = await self.desk.question(self.caller, wanted)
+            if not fits(fields(question.plan, intervals=self.knobs.intervals), prepared.fields):
+                raise Refused("0A000", frames.CHANGED, "Prepare it again.")
         shown = await self.desk.ask(self.caller, wanted)
         level, intervals = self.knobs.level, self.knobs.intervals
         found = shown.forms.get(("fields", intervals))
         if found is None:
-            found = shown.forms["fields", intervals] = fields(shown.release.plan, intervals=intervals)
-        if ("rows", level) not in shown.forms:
-            shown.forms["rows", level] = await self.desk.read(shown.release.rows, level)
-        rows: list[Any] = shown.forms["rows", level]
+            found = shown.keep(("fields", intervals), fields(shown.release.plan, intervals=intervals))
+        rows: list[Any]
+        if ("rows", level) in shown.forms:
+            rows = shown.forms["rows", level]
+        else:
+            rows = await self.desk.in_turn(self.caller, shown.release.rows, level, paid=True)
+            shown.keep(("rows", level), rows)
         self._notice(shown, rows)
         return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows))
 
@@ -171,11 +202,13 @@ class Statements:
             return
         level = self.knobs.level
         key = ("notice", level, self.knobs.intervals)
-        if key not in shown.forms:
+        said = shown.forms.get(key)
+        if said is None:
             told = _errors(shown, rows, level)
             hint = "" if self.knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
-            shown.forms[key] = complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
-        self.out += shown.forms[key]
+            said = complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
+            shown.keep(key, said)
+        self.out += said
 
     async def _look_up(self, sql: str, found: Node, prepared: Prepared, values: list[Any]) -> Result:
         assert self.caller is not None
@@ -318,10 +351,10 @@ class Statements:
         found = await self._kind(sql)
         if isinstance(found, str):
             policy = self.desk.database.policy
-            kinds = await self.desk.read(parameters.kinds, sql, policy)
+            kinds = await self._in_turn(parameters.kinds, sql, policy)
             inferred = [OF_KIND[kind] for kind in kinds]
         else:
-            lookup, _ = await self.desk.read(self._compiled, sql, found, prepared.types)
+            lookup, _ = await self._in_turn(self._compiled, sql, found, prepared.types)
             inferred = lookup.types
         inferred += [0] * len(prepared.types)
         prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
@@ -339,18 +372,41 @@ class Statements:
         self._check_person()
         found = await self._kind(sql)
         if not isinstance(found, str):
-            return (await self.desk.read(self._compiled, sql, found, prepared.types))[1].fields
+            return (await self._in_turn(self._compiled, sql, found, prepared.types))[1].fields
         await self.desk.refresh()
         policy = self.desk.database.policy
         given: list[Any]
         if values is None:
-            given = await self.desk.read(parameters.samples, bare(sql), policy)
+            samples = await self._in_turn(parameters.samples, bare(sql), policy)
+            declared = (*prepared.declared, *[0] * len(samples))
+            given = [_LIKE.get(oid, each) for oid, each in zip(declared, samples, strict=False)]
             self.now = (sql, given, 0)
         else:
             given = [plain(value) for value in values[: parameters.count(sql)]]
         bound = parameters.bind(bare(sql), given)
-        plan = await self.desk.read(parse, bound, policy)
+        plan = await self._in_turn(parse, bound, policy)
         return fields(plan, intervals=self.knobs.intervals)
+
+
+def fits(found: list[Field] | None, described: list[Field] | None) -> bool:
+    """Whether values of some columns can be sent as they were described: a whole number as any number."""
+    if found is None or described is None or len(found) != len(described):
+        return found is described
+    return all(
+        a.name == b.name and (a.oid == b.oid or (a.oid, b.oid) == (INT8, FLOAT8))
+        for a, b in zip(found, described, strict=True)
+    )
+
+
+# values of the types that clients give, to describe a statement with
+_LIKE: dict[int, Any] = {
+    **dict.fromkeys((FLOAT4, FLOAT8, NUMERIC), 0.5),
+    **dict.fromkeys((INT2, INT4, INT8), 1),
+    BOOL: True,
+    DATE: datetime.date(2000, 1, 1),
+    TIMESTAMP: datetime.datetime(2000, 1, 1),
+    TIMESTAMPTZ: datetime.datetime(2000, 1, 1),
+}
 
 
 def explained(sql: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Expression, Plan
 
 EPOCH = datetime.datetime(2000, 1, 1)
+LONGEST = 1000  # digits of a number
 MOST = 1 << 63  # what an integer of 64 bits is below
 SURE = 1 << 31  # a column within this adds up to fewer than 2^63 over four thousand million rows
 BOOL, BYTEA, CHAR, NAME, INT8, INT2, INT4, REGPROC, TEXT, OID = 16, 17, 18, 19, 20, 21, 23, 24, 25, 26
@@ -337,10 +338,15 @@ def _from_text(text: str, oid: int) -> Any:
         case 700 | 701:
             return _finite(float(text))
         case 1700:
-            return Decimal(text)
+            number = Decimal(text)
+            if not number.is_finite() or len(text) > LONGEST:
+                raise ValueError
+            return number
         case 1082:
             return datetime.date.fromisoformat(text.split()[0])
-        case 1114 | 1184:
+        case 1114:  # without a zone: one that is given does not count
+            return datetime.datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+        case 1184:
             moment = datetime.datetime.fromisoformat(text.strip())
             return (moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)).replace(tzinfo=None)
     return _array(text, ELEMENT[oid]) if oid in ELEMENT else text
@@ -357,21 +363,24 @@ def _array(text: str, oid: int) -> list[Any]:
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError
     found: list[Any] = []
-    current, quoted, was_quoted, escaped = "", False, False, False
+    current: list[str] = []
+    quoted = was_quoted = escaped = False
     for letter in text[1:-1] + ",":
         if escaped:
-            current, escaped = current + letter, False
+            current.append(letter)
+            escaped = False
         elif letter == "\\":
             escaped = True
         elif letter == '"':
             quoted, was_quoted = not quoted, True
         elif letter == "," and not quoted:
             if current or was_quoted:
-                is_null = not was_quoted and current.upper() == "NULL"
-                found.append(None if is_null else _from_text(current, oid))
-            current, was_quoted = "", False
+                word = "".join(current)
+                is_null = not was_quoted and word.upper() == "NULL"
+                found.append(None if is_null else _from_text(word, oid))
+            current, was_quoted = [], False
         else:
-            current += letter
+            current.append(letter)
     return found
 
 
@@ -412,7 +421,8 @@ def _finite(value: float) -> float:
 
 def _numeric(content: bytes) -> Decimal:
     count, weight, sign, _ = struct.unpack("!hhHH", content[:8])
-    if sign not in (0, 0x4000) or count < 0 or len(content) != 8 + 2 * count or abs(weight) > 100:
+    many = not 0 <= count <= LONGEST // 4
+    if sign not in (0, 0x4000) or many or len(content) != 8 + 2 * count or abs(weight) > 100:
         raise ValueError
     groups = struct.unpack(f"!{count}h", content[8:])
     value = sum(

@@ -40,11 +40,11 @@ from sfumato.queries import parameters
 from sfumato.queries.sql import LONGEST
 from sfumato.server import frames, scram
 from sfumato.server.access import say
-from sfumato.server.desk import Caller, Recent
+from sfumato.server.desk import Bucket, Caller, Recent
 from sfumato.server.frames import Body, Broken, TooLarge, complaint, message
-from sfumato.server.session import Prepared, Refused, Result, Statements, explained
+from sfumato.server.session import Prepared, Refused, Result, Statements, explained, fits
 from sfumato.server.statements import REPORTED, bare, split
-from sfumato.server.values import TEXT, UNKNOWN, Field, fitted, plain, read
+from sfumato.server.values import TEXT, UNKNOWN, fitted, plain, read
 
 if TYPE_CHECKING:
     import socket
@@ -62,6 +62,8 @@ FULL = 1 << 16  # bytes that may wait to be read
 SESSIONS, HERS = 500, 100  # at a time, in one worker: of everybody, and of one person
 LONGER = 100_000  # letters of several statements that come together
 MOST_ROWS = 50_000  # that open portals hold
+MESSAGES = 20  # for every thing that may be asked in a second
+SLOWLY = 10_000  # bytes of values that are not read at once
 MANY = 500  # prepared statements, and portals, of a session
 KNOWN = 300  # statements whose kind is remembered
 CODES: tuple[tuple[type[SfumatoError], str], ...] = (
@@ -89,6 +91,7 @@ class Portal:
     formats: list[int]
     result: Result | None = None
     sent: int = 0
+    size: int = 0  # bytes of its values
 
 
 class Door:
@@ -178,6 +181,7 @@ class Session(Statements):
         self._door, self._reader, self._writer = door, reader, writer
         self.secret = SystemCoins().bits(31)
         self.active = time.monotonic()
+        self._messages = Bucket(MESSAGES * self.desk.settings.rate)
         self._portals: dict[str, Portal] = {}
         self._skipping = False  # after an error, until Sync
         self._task = asyncio.current_task()
@@ -220,6 +224,8 @@ class Session(Statements):
             if kind == b"X":
                 return
             await self._handle(kind, body)
+            # what waits in the buffer must keep neither the loop nor the processor from others
+            await asyncio.sleep(self._messages.take())
         if self._farewell[0] and not self._writer.is_closing():
             self._say("FATAL", *self._farewell)
             await self._flush()
@@ -274,14 +280,22 @@ class Session(Statements):
         if body.text() != scram.NAME:
             raise scram.Refused("another mechanism")
         size = body.int32()
-        exchange = people.handshake(name, _ascii(body.take(size)), stranger=desk is None)
+        told = _ascii(body.take(size))
+        exchange = people.handshake(name, told, database=database, stranger=desk is None)
         self.out += message(b"R", struct.pack("!i", 11) + exchange.first.encode())
         await self._flush()
         address = (self._writer.get_extra_info("peername") or ("",))[0]
         try:
             final, token = exchange.final(_ascii((await self._password()).rest))
         except scram.Refused:
-            (desk or self.desk).guessed(address, "wire", name)
+            guard = next(iter(self._door.desks.values()))  # counts wrong tokens for all of them
+            guard.guessed(address)
+            if desk is not None:
+                desk.log_stranger(address, "wire", name)
+            with suppress(TooMany):
+                guard.check_guesses(address)
+                raise
+            await asyncio.sleep(1)  # too many: each takes a while now
             raise
         person = people.still(name, token)
         if desk is None or person is None:
@@ -432,7 +446,8 @@ class Session(Statements):
             raise Refused("53400", f"there are {MANY} prepared statements", "DEALLOCATE some.")
         wanted = parameters.count(sql)
         types = [0 if oid == UNKNOWN else oid for oid in types]
-        self.prepared[name] = Prepared(sql, types + [0] * (wanted - len(types)))
+        types += [0] * (wanted - len(types))
+        self.prepared[name] = Prepared(sql, types, tuple(types))
         self.out += message(b"1")
 
     async def _bind(self, body: Body) -> None:
@@ -450,15 +465,22 @@ class Session(Statements):
         if len(contents) != len(prepared.types):
             told = f"the statement takes {len(prepared.types)} values, and {len(contents)} came"
             raise Refused("08P01", told)
-        if len(self._portals) >= MANY:
-            raise Refused("53400", f"there are {MANY} open portals", "Close some.")
+        self._portals.pop(portal, None)
+        size = sum(len(content or b"") for content in contents)
+        if len(self._portals) >= MANY or size + sum(p.size for p in self._portals.values()) > frames.AFTER:
+            raise Refused("53400", f"there are {MANY} open portals, or they hold too much", "Close some.")
         await self.infer(prepared)
         each = frames.spread(forms, len(contents))
-        values = [
-            None if content is None else read(content, oid or TEXT, binary=bool(form))
-            for content, oid, form in zip(contents, prepared.types, each, strict=True)
-        ]
-        self._portals[portal] = Portal(prepared, values, formats)
+
+        def values() -> list[Any]:
+            return [
+                None if content is None else read(content, oid or TEXT, binary=bool(form))
+                for content, oid, form in zip(contents, prepared.types, each, strict=True)
+            ]
+
+        assert self.caller is not None
+        found = values() if size < SLOWLY else await self.desk.in_turn(self.caller, values)
+        self._portals[portal] = Portal(prepared, found, formats, size=size)
         self.out += message(b"2")
 
     async def _describe(self, body: Body) -> None:
@@ -475,7 +497,7 @@ class Session(Statements):
             portal = self._portal(name)
             self.now = (portal.prepared.sql, portal.values, 0)
             found, formats = await self.fields_of(portal.prepared, portal.values), portal.formats
-            if portal.prepared.is_described and _same_shape(found, portal.prepared.fields):
+            if portal.prepared.is_described and fits(found, portal.prepared.fields):
                 found = portal.prepared.fields
         self.out += message(b"n") if found is None else frames.described(found, formats)
 
@@ -487,9 +509,8 @@ class Session(Statements):
             if held > MOST_ROWS:
                 raise Refused("53400", f"open portals hold more than {MOST_ROWS} rows", "Close some.")
             portal.result = await self.perform(portal.prepared, portal.values)
-            known = portal.prepared.fields
-            if portal.prepared.is_described and _same_shape(portal.result.fields, known):
-                portal.result.fields = known
+            if portal.prepared.is_described and fits(portal.result.fields, portal.prepared.fields):
+                portal.result.fields = portal.prepared.fields
         result = portal.result
         if not bare(portal.prepared.sql):
             self.out += message(b"I")
@@ -536,7 +557,7 @@ class Session(Statements):
                 content = b"".join(
                     frames.row(fitted(row, result.fields), result.fields, each) for row in result.rows
                 )
-                result.shown.forms[key] = content
+                result.shown.keep(key, content)
             self.out += content
             return end
         for row in result.rows[start:end]:
@@ -606,7 +627,3 @@ def _options(text: str) -> list[tuple[str, str]]:
     """What stands in options: -c name=value, -cname=value, --name=value."""
     found = re.findall(r"(?:-c\s*|--)([\w.]+)=((?:\\.|\S)*)", text)
     return [(name, re.sub(r"\\(.)", r"\1", value)) for name, value in found]
-
-
-def _same_shape(a: list[Field] | None, b: list[Field] | None) -> bool:
-    return a is not None and b is not None and [each.name for each in a] == [each.name for each in b]
