@@ -39,7 +39,8 @@ ward = { type = "text", keys = ["cardiology", "surgery"] }
 """
 ROWS = """
 CREATE TABLE visits AS
-SELECT i % 1000 AS patient_id, CASE WHEN i % 3 = 0 THEN 'surgery' ELSE 'cardiology' END AS ward FROM range(3000) AS t(i)
+SELECT i % 1000 AS patient_id, CASE WHEN i % 3 = 0 THEN 'surgery' ELSE 'cardiology' END AS ward
+FROM range(3000) AS t(i)
 """
 SQL = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
 
