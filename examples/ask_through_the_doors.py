@@ -54,12 +54,14 @@ def main() -> None:
         policy.write_text(POLICY)
         token = People.beside(policy).add("ana", "analyst", days=1)
         command = [sys.executable, "-m", "sfumato.cli.main", "serve", str(policy), "--http-port", "0"]
-        server = subprocess.Popen([*command, "--postgres-port", "0"], stdout=subprocess.PIPE, text=True)
-        try:
-            ask(server, policy, token)
-        finally:
-            server.terminate()
-            server.wait()
+        command += ["--postgres-port", "0"]
+        with (folder / "server.log").open("w") as log:  # what it says to whoever runs it
+            server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            try:
+                ask(server, policy, token)
+            finally:
+                server.terminate()
+                server.wait()
 
 
 def ask(server: subprocess.Popen[str], policy: Path, token: str) -> None:
