@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEED = 9
-PATIENCE = 3.0  # seconds in which the server says something or closes
+PATIENCE = 12.0  # seconds in which the server says something or closes
 GROWTH = 200  # MB that the worker may need beside what it needs to begin with
 HELD = 30  # MB for one client that does not read; without a limit it is about 20 in a second
 KEPT = "SELECT COUNT(*) AS n FROM patients WHERE age > 50"
