@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from sfumato.cli.files import rewrite
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.curator.files import rewrite
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies
 from sfumato.sources.duckdb import prepare

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 import sfumato as sf
-from sfumato.cli.files import rewrite
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.curator import show
+from sfumato.curator.files import rewrite
 from sfumato.curator.tuning import choose, inserted, nodes, section
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies

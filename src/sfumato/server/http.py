@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import sfumato
-from sfumato.cli.files import rewrite
+from sfumato.curator.files import rewrite
 from sfumato.curator.release import LEVEL, is_label
 from sfumato.errors import (
     AccessDenied,

@@ -8,9 +8,9 @@ import datetime
 import io
 from typing import TYPE_CHECKING, Any
 
-from sfumato.cli.files import rewrite
 from sfumato.curator import show
 from sfumato.curator.database import fitting
+from sfumato.curator.files import rewrite
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import policy as policies

@@ -17,7 +17,6 @@ import hashlib
 import hmac
 import json
 import os
-import tempfile
 import threading
 import time
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sfumato.budget.shares import check_name
+from sfumato.curator.files import rewrite
 from sfumato.errors import InvalidParameter, ServerError
 from sfumato.exact.coins import SystemCoins
 from sfumato.server import scram
@@ -315,17 +315,7 @@ class People:
             "pepper": self._pepper.hex(),
             "people": [asdict(people[name]) for name in sorted(people)],
         }
-        handle, fresh = tempfile.mkstemp(
-            prefix=f".{self.path.name}.", dir=self.path.parent
-        )  # for our eyes alone
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(told, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(fresh).replace(self.path)
-        finally:
-            Path(fresh).unlink(missing_ok=True)
+        rewrite(self.path, json.dumps(told, indent=1))
 
 
 def check_days(days: float) -> None:
