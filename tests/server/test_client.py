@@ -53,6 +53,12 @@ def test_it_answers_as_the_library_does(server: Server, database: client.Databas
     assert release.arrow().equals(same.arrow())
     assert release.cost == "2"
     assert asked.release().cost == "0"
+    where, some = (
+        "SELECT COUNT(*) AS n FROM patients WHERE region = ANY ($1) AND age > $2",
+        (["north", "east"], 30),
+    )
+    given = database.sql(where, epsilon="2", parameters=some).release()
+    assert given.rows() == here.sql(where, epsilon="2", parameters=some).release().rows()
     assert [line.split("  ")[0] for line in str(release).splitlines()][:1]
     assert str(release).splitlines()[:6] == str(same).splitlines()[:6]  # the table itself
     assert "Charged epsilon 2" in release.notes()[0]

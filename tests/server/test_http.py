@@ -519,7 +519,8 @@ def test_a_refusal_says_what_where_and_what_to_write(
         (b'{"sql": "SELECT 1", "epsilonn": 1}', (400, "Malformed")),
         (b'{"sql": "SELECT 1", "epsilon": true}', (400, "Malformed")),
         (b'{"sql": "SELECT 1", "epsilon": 1' + b"0" * 30 + b"}", (400, "Malformed")),
-        (b'{"sql": "SELECT 1", "parameters": [[1]]}', (400, "Malformed")),
+        (b'{"sql": "SELECT 1", "parameters": [[[1]]]}', (400, "Malformed")),
+        (b'{"sql": "SELECT 1", "parameters": [[{"day": 1}]]}', (400, "Malformed")),
         (b'{"sql": "\\ud800", "epsilon": 1}', (400, "Malformed")),
         (b'{"sql": "' + b"x" * LARGEST + b'"}', (413, "Malformed")),
         (b'{"sql": "SELECT COUNT(*) FROM patients", "epsilon": "-1"}', (422, "InvalidParameter")),
@@ -547,6 +548,10 @@ def test_parameters_keep_their_types(quick: Server) -> None:
     for value, status in ((True, 200), (1, 422), ("north", 422)):
         body = {"sql": COUNT + " WHERE diabetic = $1", "epsilon": "1", "parameters": [value]}
         assert call(quick, "POST", EXPLAIN, token, body).status == status
+    lists: list[tuple[list[Any], int]] = [(["north", "west"], 200), ([], 200), ([1, "a"], 422), ([None], 422)]
+    for listed, status in lists:
+        asked = {"sql": COUNT + " WHERE region = ANY ($1)", "epsilon": "1", "parameters": [listed]}
+        assert call(quick, "POST", EXPLAIN, token, asked).status == status
 
 
 def test_paths_and_methods_that_are_nothing_are_said_to_be_so(quick: Server) -> None:

@@ -54,6 +54,42 @@ def test_asking_explaining_and_looking_never_spend(tmp_path: Path) -> None:
     assert question.price == Guarantee.parse("0.3")
 
 
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("ward = ANY (ARRAY['A', 'B'])", ()),
+        ("ward = ANY ((ARRAY['B', 'A', 'B'])::text[])", ()),
+        ("ward = ANY ($1)", (["A", "B"],)),
+        ("ward = ANY ($1::varchar[])", (("B", "A"),)),
+        ("ward IN ($2, $1)", ("B", "A")),
+        ("NOT (ward <> ALL ($1))", (["A", "B"],)),
+        ("NOT ward <> ALL (ARRAY[$1, 'B'])", ("A",)),
+    ],
+)
+def test_a_list_is_the_same_question_in_every_spelling(
+    tmp_path: Path, sql: str, values: tuple[str | list[str], ...]
+) -> None:
+    db = opened(tmp_path, ROWS, budget="1")
+    asked = db.sql(f"SELECT COUNT(*) FROM visits WHERE {sql}", epsilon="1", parameters=values)
+    plain = db.sql("SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B')", epsilon="1")
+    assert answer(asked) == answer(plain)
+
+
+def test_an_empty_list_holds_nothing_and_not_even_null(tmp_path: Path) -> None:
+    db = opened(tmp_path, ROWS, budget="1")
+    sql = "SELECT COUNT(*) FROM visits WHERE note = ANY ($1)"
+    none, every, everything = (
+        answer(db.sql(text, epsilon="1", parameters=values))
+        for text, values in (
+            (sql, ([],)),
+            (sql.replace("note", "NOT note"), ([],)),
+            ("SELECT COUNT(*) FROM visits", ()),
+        )
+    )
+    assert none != everything
+    assert every == everything
+
+
 def test_a_release_is_charged_once_and_repeated_for_free(tmp_path: Path) -> None:
     db = opened(tmp_path, ROWS, budget="1")
     first = db.sql(BY_WARD, epsilon="0.3").release()

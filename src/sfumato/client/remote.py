@@ -535,8 +535,10 @@ def _places(rows: list[dict[str, Any]], name: str) -> int:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
     if isinstance(value, datetime.datetime):
-        return {"timestamp": value.replace(tzinfo=None).isoformat()}
+        return {"timestamp": value.isoformat()}
     return {"date": value.isoformat()} if isinstance(value, datetime.date) else value
 
 

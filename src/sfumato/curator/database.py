@@ -33,6 +33,7 @@ from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import policy as policies
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, Field, clamped
+from sfumato.queries.parameters import bind
 from sfumato.queries.plan import Clamp, Moments, Octaves, Plan, Sum
 from sfumato.queries.promises import promise_of
 from sfumato.queries.rows import domain_of
@@ -42,7 +43,7 @@ from sfumato.queries.words import spoken
 from sfumato.sources.duckdb import DuckDB, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from sfumato.budget import Draw, Kept, Receipt
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import Column, Table
+    from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
     from sfumato.queries.sensitivity import Derivation, Watched
@@ -95,13 +97,17 @@ class Database:
         rho: Number | None = None,
         delta: Number | None = None,
         tune: Number | None = None,
+        parameters: Sequence[Given] = (),
     ) -> Question:
         """A question at a price. It is checked here, and asked only when you call `release()`.
 
         The price is in the currency of the policy's budget: an epsilon, or a rho. Where the budget has a
         delta, a question may take some of it, which pays for many groups or many columns at once. With
         `tune`, so much of the price is first spent on caps that fit this question: see `Database.tune`.
+        `parameters` are the values of $1, $2, ... in the text; a list is one for = ANY ($1).
         """
+        if parameters or "$" in sql:
+            sql = bind(sql, parameters)
         spend = self._price(epsilon, rho, delta)
         if tune is None:
             return self._asked(sql, self.policy, spend)

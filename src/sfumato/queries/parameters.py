@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,13 @@ from sfumato.queries.lexing import signs
 from sfumato.queries.sql import tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from sfumato.queries.declared import Column, Kind, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.syntax import Node
+
+    Given = Value | Decimal | Sequence["Given"] | None
 
 MOST = 1000
 
@@ -39,11 +42,13 @@ def count(sql: str) -> int:
     return most
 
 
-def bind(sql: str, values: Sequence[Value | Decimal | None]) -> str:
-    """The text with its values in place.
+def bind(sql: str, values: Sequence[Given]) -> str:
+    """The text with its values in place. A list stands in = ANY ($1), or in <> ALL ($1).
 
     >>> bind("SELECT COUNT(*) FROM visits WHERE age > $1 AND ward = $2", (30, "St. Mary's"))
     "SELECT COUNT(*) FROM visits WHERE age > 30 AND ward = 'St. Mary''s'"
+    >>> bind("SELECT COUNT(*) FROM visits WHERE ward = ANY ($1)", (["A", "B"],))
+    "SELECT COUNT(*) FROM visits WHERE ward = ANY (ARRAY['A', 'B'])"
     """
     if (wanted := count(sql)) != len(values):
         told = "write $1, $2, ... where the values go"
@@ -72,7 +77,7 @@ def replaced(sql: str, put: Callable[[int], str]) -> str:
     return "".join([*parts, sql[place:]])
 
 
-def literal(value: Value | Decimal | None) -> str:
+def literal(value: Given) -> str:
     """A value as SQL.
 
     >>> literal(-5), literal(True), literal(datetime.date(2024, 1, 31))
@@ -91,6 +96,8 @@ def literal(value: Value | Decimal | None) -> str:
             return f"DATE '{value.isoformat()}'"
         case str():
             return "'" + value.replace("'", "''") + "'"
+        case Sequence():
+            return f"ARRAY[{', '.join(map(literal, value))}]"
     if isinstance(value, int) and abs(value) >= 10**38:
         raise InvalidParameter("parameters", "a huge number", "no column holds so many digits")
     if not math.isfinite(value):
@@ -111,6 +118,16 @@ def kinds(sql: str, policy: Policy) -> list[Kind]:
             if each.kind == "Placeholder":
                 found.setdefault(int(each.name), kind)
     return [found.get(n + 1, "text") for n in range(count(sql))]
+
+
+def lists(sql: str) -> set[int]:
+    """The numbers of the values that are lists: those in ANY ($1) or ALL ($1).
+
+    >>> lists("SELECT COUNT(*) FROM visits WHERE ward = ANY ($1) AND age > $2")
+    {1}
+    """
+    inside = [_inside(node) for node, _ in _places(sql) if _is_any(node)]
+    return {int(each.name) for each in inside if each.kind == "Placeholder"}
 
 
 def read(sql: str, dialect: str = "duckdb") -> Node:
@@ -136,7 +153,7 @@ def _places(sql: str) -> list[tuple[Node, list[Node]]]:
         return []
 
 
-def place(sql: str, values: Sequence[Value | Decimal | None], at: int) -> int:
+def place(sql: str, values: Sequence[Given], at: int) -> int:
     """Where something stands in a text that stands so far in it with its values in place.
 
     >>> place("SELECT $1 AND x", (True,), 16)
@@ -178,7 +195,27 @@ _COUNTING = ("Add", "Sub", "Mul", "Div", "IntDiv", "Mod", "Neg")
 def _parts(node: Node) -> list[Node]:
     values = node.arguments.values()
     parts = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return [each for each in parts if not isinstance(each, (str, bool))]
+    return [below for each in parts if not isinstance(each, (str, bool)) for below in _listed(each)]
+
+
+def _is_any(node: Node) -> bool:
+    return node.kind == "Any" or (node.kind in ("All", "Anonymous") and node.name.upper() == "ALL")
+
+
+def _inside(node: Node) -> Node:
+    """What stands in ANY (...) or ALL (...)."""
+    inner = node.nodes()[0] if node.nodes() else node.this
+    while inner.kind in ("Paren", "Cast"):
+        inner = inner.this
+    return inner
+
+
+def _listed(node: Node) -> list[Node]:
+    """The values that ANY (ARRAY[...]) lists, or what else it holds; any other node itself."""
+    if not _is_any(node):
+        return [node]
+    inner = _inside(node)
+    return inner.nodes() if inner.kind == "Array" else [inner]
 
 
 def _columns(parts: list[Node], policy: Policy) -> list[Column]:
@@ -205,7 +242,7 @@ def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
     return "number" if node.kind in _COUNTING else "text"
 
 
-def samples(sql: str, policy: Policy) -> list[Value]:
+def samples(sql: str, policy: Policy) -> list[Given]:
     """A value for every parameter with which the text can be read: to describe its columns, not to answer.
 
     Where a parameter is compared with a column that has keys, it is one of them.
@@ -219,7 +256,9 @@ def samples(sql: str, policy: Policy) -> list[Value]:
             if each.kind == "Placeholder":
                 known = keys[0][0] if keys and node.kind in _COMPARING else None
                 found[int(each.name)] = known or found.get(int(each.name), _SAMPLES[kind])
-    return [found.get(n + 1, "a") for n in range(count(sql))]
+    many = lists(sql)
+    single = [found.get(n + 1, "a") for n in range(count(sql))]
+    return [(value,) if n in many else value for n, value in enumerate(single, 1)]
 
 
 _SAMPLES: dict[Kind, Value] = {

@@ -371,6 +371,11 @@ class Reader:
                 return self.all_of(
                     node, [low, self.compare(node, "<=", node.this, node["high"], scope)], "and"
                 )
+            case "EQ" | "NEQ" if (
+                listed := array(node.expression, of="ANY" if node.kind == "EQ" else "ALL")
+            ) is not None:
+                found = self._among(node, node.this, listed, scope)
+                return found if node.kind == "EQ" else self.call(node, "not", found)
             case kind if kind in COMPARISONS:
                 return self.compare(node, COMPARISONS[kind], node.this, node.expression, scope)
             case kind if kind in _TEXT_CONDITIONS:
@@ -426,13 +431,34 @@ class Reader:
             self.text.refuse(node, "IN (SELECT ...) cannot stand here", advice)
         if not node.nodes():
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
-        subject = self.operand(node.this, scope)
-        listed = [self.operand(each, scope) for each in node.nodes()]
+        return self._among(node, node.this, node.nodes(), scope)
+
+    def _among(self, node: Node, value: Node, among: list[Node], scope: Scope) -> Scalar:
+        """Whether a value is one of some."""
+        subject = self.operand(value, scope)
+        listed = [self.operand(each, scope) for each in among]
+        if not listed:
+            return constant(False, "boolean")  # not one of nothing, whatever it is
         if not all(isinstance(each, Constant) and each.value is not None for each in listed):
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)
         values = {repr(each): each for each in parts[1:]}
         return self.call(node, "in", parts[0], *(values[key] for key in sorted(values)))
+
+
+def array(node: Node, *, of: str) -> list[Node] | None:
+    """The values in ANY (ARRAY[...]) or ALL (ARRAY[...]); None if it is nothing of the kind."""
+    parts = [node.this] if node.kind == "Any" else node.nodes() if node.kind == "Anonymous" else []
+    if len(parts) != 1 or (node.kind if node.kind == "Any" else node.name).upper() != of:
+        return None
+    (inner,), kinds = parts, []
+    while inner.kind == "Paren" or (inner.kind == "Cast" and inner["to"].text() == "ARRAY"):
+        kinds += inner["to"].nodes() if inner.kind == "Cast" else []
+        inner = inner.this
+    listed = inner.nodes()
+    for kind in reversed(kinds):
+        listed = [Node("Cast", {"this": each, "to": kind}, each.start, each.end) for each in listed]
+    return listed if inner.kind == "Array" else None
 
 
 def _column(source: Source, name: str) -> Scalar | None:

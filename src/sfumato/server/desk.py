@@ -37,7 +37,6 @@ from sfumato.errors import (
     TooMany,
     Unsupported,
 )
-from sfumato.queries.parameters import bind
 from sfumato.server import owner
 from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from sfumato.curator.database import Batch, Database, Question
     from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release, Releases
-    from sfumato.queries.declared import Value
+    from sfumato.queries.parameters import Given
     from sfumato.queries.plan import Plan
     from sfumato.server.people import Person, Role
 
@@ -89,13 +88,12 @@ class Wanted:
     rho: str | None = None
     delta: str | None = None
     tune: str | None = None
-    parameters: tuple[Value | None, ...] = ()
+    parameters: tuple[Given, ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What it is remembered by; 1 and True are equal, and not the same."""
-        kinds = tuple(map(type, self.parameters))
-        return self.sql, self.epsilon, self.rho, self.delta, self.tune, self.parameters, kinds
+        return self.sql, self.epsilon, self.rho, self.delta, self.tune, repr(self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +300,8 @@ class Desk:
         return question
 
     def _asked(self, database: Database, wanted: Wanted) -> Question:
-        sql = bind(wanted.sql, wanted.parameters) if wanted.parameters or "$" in wanted.sql else wanted.sql
         price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
-        return database.sql(sql, **price)
+        return database.sql(wanted.sql, **price, parameters=wanted.parameters)
 
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
         """Do something free in a thread."""

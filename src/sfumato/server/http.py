@@ -578,6 +578,8 @@ def _wanted(body: dict[str, Any]) -> Wanted:
 def _parameter(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
+    if isinstance(value, list) and not any(isinstance(each, list) for each in value):
+        return tuple(map(_parameter, value))
     reads = {"date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat}
     if isinstance(value, dict) and len(value) == 1:
         ((kind, text),) = value.items()
@@ -585,7 +587,7 @@ def _parameter(value: Any) -> Any:
             return reads[kind](text)
         except (KeyError, TypeError, ValueError):
             pass
-    told = "parameters are texts, numbers, true, false, null"
+    told = "parameters are texts, numbers, true, false, null, lists of those"
     raise Malformed(f'{told}, {{"date": "2024-01-31"}} or {{"timestamp": "2024-01-31T12:00:00"}}')
 
 

@@ -29,8 +29,8 @@ _PRICE: dict[str, Any] = {
     "tune": _NUMBER,
     "parameters": {
         "type": ["array", "null"],
-        "items": {"type": ["string", "number", "boolean", "null", "object"]},
-        "description": 'Values for $1, $2, ...; a date is {"date": "2024-01-31"}.',
+        "items": {"type": ["string", "number", "boolean", "null", "object", "array"]},
+        "description": 'Values for $1, $2, ...; a date is {"date": "2024-01-31"}; a list is for = ANY ($1).',
     },
 }
 _QUESTION: dict[str, Any] = {

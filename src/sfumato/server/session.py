@@ -13,7 +13,7 @@ from sfumato.queries import parameters
 from sfumato.queries.sql import parse
 from sfumato.queries.syntax import Node
 from sfumato.server import catalog as catalogs
-from sfumato.server import frames
+from sfumato.server import cursors, frames
 from sfumato.server.desk import Recent, Wanted
 from sfumato.server.frames import complaint
 from sfumato.server.lookup import Lookup
@@ -32,6 +32,7 @@ from sfumato.server.values import (
     TIMESTAMP,
     TIMESTAMPTZ,
     Field,
+    array_of,
     fields,
     plain,
 )
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from sfumato.server.evaluate import Query
 
 T = TypeVar("T")
+MANY = 500  # prepared statements, and portals, of a session
+MOST_ROWS = 50_000  # that open portals hold
 READS = ("SELECT", "WITH", "VALUES", "TABLE")
 WRITES = (
     "ALTER", "ANALYZE", "ATTACH", "CALL", "CLUSTER", "COMMENT", "COPY", "CREATE", "DELETE", "DO", "DROP",
@@ -52,7 +55,6 @@ WRITES = (
 NOTHING = {
     "DISCARD": "DISCARD ALL",
     "UNLISTEN": "UNLISTEN",
-    "CLOSE": "CLOSE CURSOR",
     "CHECKPOINT": "CHECKPOINT",
 }
 
@@ -87,6 +89,21 @@ class Prepared:
     is_described: bool = False
 
 
+@dataclass(slots=True)
+class Portal:
+    """A statement with its values, or a cursor, and what of its result was sent."""
+
+    prepared: Prepared
+    values: list[Any]
+    formats: list[int] = field(default_factory=list)
+    result: Result | None = None
+    sent: int = 0
+    size: int = 0  # bytes of its values
+    is_cursor: bool = False
+    is_held: bool = False  # lasts longer than its transaction
+    is_kept: bool = False  # and has done so
+
+
 class Statements:
     """The statements of one connection, and the settings that they change."""
 
@@ -98,6 +115,7 @@ class Statements:
         self.state = b"I"  # or T, in a transaction; E, in one that failed
         self.out = bytearray()  # what goes to the client
         self.prepared: dict[str, Prepared] = {}
+        self.portals: dict[str, Portal] = {}
         self.stopping = False
         self.now: tuple[str, Sequence[Any], int] = ("", (), 0)  # a statement, its values, where it begins
         self._farewell = ("", "", "")
@@ -118,8 +136,13 @@ class Statements:
             if isinstance(found, str):
                 return await self._question(sql, values, prepared)
             return await self._look_up(sql, found, prepared, values)
-        if word == "EXPLAIN":
-            return await self._explain(sql, values)
+        match word:
+            case "EXPLAIN":
+                return await self._explain(sql, values)
+            case "DECLARE":
+                return self._declare(prepared, values)
+            case "FETCH" | "MOVE":
+                return await self._fetch(word, sql)
         return await self._session(word, sql)
 
     def _check_person(self) -> None:
@@ -248,15 +271,98 @@ class Statements:
             self.out += frames.status(name, value)
 
     async def _explain(self, sql: str, values: list[Any]) -> Result:
-        inner = explained(sql)
+        asked = inner(sql)
         assert self.caller is not None
-        if isinstance(await self._kind(inner), str):
-            explanation = await self.desk.explain(self.caller, self._wanted(inner, values))
+        if isinstance(await self._kind(asked), str):
+            explanation = await self.desk.explain(self.caller, self._wanted(asked, values))
             lines = repr(explanation).splitlines()
         else:
             lines = ["answered from the policy; free"]
         rows = [(line.removeprefix("  "),) for line in lines]
         return Result("EXPLAIN", [Field("QUERY PLAN", TEXT)], list(rows), count=len(rows))
+
+    # Portals and cursors ------------------------------------------------------------------------------
+
+    def portal(self, name: str) -> Portal:
+        """A portal or cursor that is open."""
+        if name not in self.portals:
+            raise Refused("34000", f"there is no cursor or portal {name!r}")
+        return self.portals[name]
+
+    def _cursor(self, name: str) -> Portal:
+        """A cursor; no other portal, which could be the one that asks."""
+        if name not in self.portals or not self.portals[name].is_cursor:
+            raise Refused("34000", f"there is no cursor {name!r}", "DECLARE it in the same transaction.")
+        return self.portals[name]
+
+    def check_room(self, size: int) -> None:
+        """Refuse one more portal if there are too many, or their values too large."""
+        if len(self.portals) >= MANY or size + sum(p.size for p in self.portals.values()) > frames.AFTER:
+            raise Refused("53400", f"there are {MANY} open portals, or they hold too much", "Close some.")
+
+    def end_portals(self, *, undone: bool = False) -> None:
+        """A transaction is over: only cursors that are held stay, unless it was undone."""
+        self.portals = {
+            name: replace(each, is_kept=True)
+            for name, each in self.portals.items()
+            if each.is_kept or (each.is_held and not undone)
+        }
+
+    async def result_of(self, portal: Portal) -> Result:
+        """What its statement gives: asked once."""
+        if portal.result is None:
+            held = sum(each.result.count for each in self.portals.values() if each.result is not None)
+            if held > MOST_ROWS:
+                raise Refused("53400", f"open portals hold more than {MOST_ROWS} rows", "Close some.")
+            portal.result = await self.perform(portal.prepared, portal.values)
+            if portal.prepared.is_described and fits(portal.result.fields, portal.prepared.fields):
+                portal.result.fields = portal.prepared.fields
+        return portal.result
+
+    def _declare(self, prepared: Prepared, values: list[Any]) -> Result:
+        found = cursors.declared(bare(prepared.sql))
+        if found is None or next(iter(words(found.sql)), "(") not in (*READS, "("):
+            told = "this is no cursor that can be read"
+            raise SyntaxRefused(told, "Write: DECLARE name CURSOR FOR SELECT ...", sql=prepared.sql)
+        if found.is_binary:
+            raise Refused("0A000", "BINARY cursors are not supported here", "Ask for binary rows in FETCH.")
+        if self.state == b"I" and not found.is_held:
+            told = "a cursor without WITH HOLD lasts until the end of a transaction, and there is none"
+            raise Refused("25P01", told, "BEGIN first.")
+        if found.name in self.portals:
+            raise Refused("42P03", f"there is a cursor {found.name!r} already", "CLOSE it.")
+        size = sum(len(value) for value in values if isinstance(value, (str, bytes, list)))
+        self.check_room(size)
+        asked = Prepared(found.sql, prepared.types, prepared.declared)
+        kept = found.is_held and self.state == b"I"
+        self.portals[found.name] = Portal(
+            asked, values, size=size, is_cursor=True, is_held=found.is_held, is_kept=kept
+        )
+        return Result("DECLARE CURSOR")
+
+    async def _fetch(self, word: str, sql: str) -> Result:
+        step = self._step(sql)
+        portal = self._cursor(step.name)
+        result = await self.result_of(portal)
+        wanted, portal.sent = step.rows(portal.sent, result.count)
+        if word == "MOVE":
+            return Result(f"MOVE {len(wanted)}")
+        rows = [result.rows[at] for at in wanted]
+        return Result(f"FETCH {len(rows)}", result.fields, rows, count=len(rows))
+
+    def _step(self, sql: str) -> cursors.Step:
+        if (step := cursors.step(bare(sql))) is None:
+            raise SyntaxRefused(
+                "this says not which rows of which cursor", "Write: FETCH 100 FROM name", sql=sql
+            )
+        return step
+
+    def _shut(self, name: str) -> None:
+        if name.upper() == "ALL":
+            self.portals.clear()
+        else:
+            self._cursor(cursors.named(name))
+            del self.portals[cursors.named(name)]
 
     async def _session(self, word: str, sql: str) -> Result:
         """Statements about the session."""
@@ -273,11 +379,13 @@ class Statements:
             case "COMMIT" | "END":
                 tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
                 self._tell(self.knobs.end(undone=tag == "ROLLBACK"))
+                self.end_portals(undone=tag == "ROLLBACK")
                 return Result(tag)
             case "ROLLBACK" | "ABORT":
                 self.state = b"T" if "TO" in first and self.state != b"I" else b"I"
                 if self.state == b"I":
                     self._tell(self.knobs.end(undone=True))
+                    self.end_portals(undone=True)
                 return Result("ROLLBACK")
             case "SAVEPOINT" | "RELEASE":
                 return Result(word)
@@ -289,20 +397,23 @@ class Statements:
                 return Result("RESET")
             case "SHOW":
                 return await self._show(bare(sql)[4:].strip().lower())
+            case "CLOSE":
+                self._shut(bare(sql)[5:].strip())
+                return Result("CLOSE CURSOR")
             case "DEALLOCATE":
                 self.prepared.clear() if "ALL" in first else self.prepared.pop(first[-1].lower(), None)
                 return Result("DEALLOCATE ALL" if "ALL" in first else "DEALLOCATE")
         if word in NOTHING:
             if word == "DISCARD":
                 self.prepared.clear()
+                self.portals.clear()
                 self.knobs.reset("all")
             return Result(NOTHING[word])
         if word in WRITES:
             told = f"{word} is refused: this door only answers SELECT"
             raise Refused("25006", told, detail="Nothing was spent and no row was read.")
-        if word in ("DECLARE", "FETCH", "MOVE", "LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
-            told = f"{word} is not supported here"
-            raise Refused("0A000", told, "Send the SELECT itself; results are small, so no cursor is needed.")
+        if word in ("LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
+            raise Refused("0A000", f"{word} is not supported here", "Send the SELECT itself.")
         raise SyntaxRefused(
             f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
         )
@@ -345,14 +456,16 @@ class Statements:
 
     async def infer(self, prepared: Prepared) -> None:
         """The types of values that nobody gave: from what they are compared with."""
-        if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN"):
+        if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN", "DECLARE"):
             return
-        sql = explained(prepared.sql)
+        sql = inner(prepared.sql)
         found = await self._kind(sql)
         if isinstance(found, str):
             policy = self.desk.database.policy
             kinds = await self._in_turn(parameters.kinds, sql, policy)
+            lists = await self._in_turn(parameters.lists, sql)
             inferred = [OF_KIND[kind] for kind in kinds]
+            inferred = [array_of(oid) if n in lists else oid for n, oid in enumerate(inferred, 1)]
         else:
             lookup, _ = await self._in_turn(self._compiled, sql, found, prepared.types)
             inferred = lookup.types
@@ -365,6 +478,9 @@ class Statements:
         word = next(iter(words(sql)), "")
         if word == "EXPLAIN":
             return [Field("QUERY PLAN", TEXT)]
+        if word == "FETCH":
+            portal = self._cursor(self._step(sql).name)
+            return await self.fields_of(portal.prepared, portal.values)
         if word == "SHOW":
             return (await self._show(bare(sql)[4:].strip().lower())).fields
         if word not in READS and not sql.lstrip().startswith("("):
@@ -409,8 +525,10 @@ _LIKE: dict[int, Any] = {
 }
 
 
-def explained(sql: str) -> str:
-    """What stands after EXPLAIN, if it stands there."""
+def inner(sql: str) -> str:
+    """What stands after EXPLAIN or DECLARE, if it stands there."""
+    if (found := cursors.declared(bare(sql))) is not None:
+        return found.sql
     return re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
 
 

@@ -24,7 +24,8 @@ from sfumato.queries.plan import (
 )
 
 if TYPE_CHECKING:
-    from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.declared import Kind
+    from sfumato.queries.parameters import Given
     from sfumato.queries.plan import Expression, Plan
 
 EPOCH = datetime.datetime(2000, 1, 1)
@@ -323,7 +324,8 @@ def read(content: bytes, oid: int, *, binary: bool) -> Any:
     try:
         return _from_bytes(content, oid) if binary else _from_text(content.decode(), oid)
     except (ValueError, struct.error, OverflowError, InvalidOperation):
-        name = BY_OID[oid].spoken if oid in BY_OID else f"type {oid}"
+        known = BY_OID.get(ELEMENT.get(oid, oid))
+        name = f"type {oid}" if known is None else known.spoken + ("[]" if oid in ELEMENT else "")
         raise InvalidParameter("parameters", "a value", f"it is not what {name} looks like") from None
 
 
@@ -447,11 +449,13 @@ def _array_from(content: bytes) -> list[Any]:
     return found
 
 
-def plain(value: Any) -> Value | None:
+def plain(value: Any) -> Given:
     """A value as a question can take it."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() and abs(value) < MOST else float(value)
     if value is None or isinstance(value, (str, int, float, datetime.date)):
         return value
-    told = "a question takes texts, numbers, truth values, dates and timestamps; write a list as IN ($1, $2)"
-    raise InvalidParameter("parameters", "a list", told)
+    if isinstance(value, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in value):
+        return tuple(plain(each) for each in value)
+    told = "a question takes texts, numbers, truth values, dates, timestamps and lists of those"
+    raise InvalidParameter("parameters", "a value", told)

@@ -16,7 +16,6 @@ import ssl
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import (
@@ -42,7 +41,7 @@ from sfumato.server import frames, scram
 from sfumato.server.access import say
 from sfumato.server.desk import Bucket, Caller, Recent
 from sfumato.server.frames import Body, Broken, TooLarge, complaint, message
-from sfumato.server.session import Prepared, Refused, Result, Statements, explained, fits
+from sfumato.server.session import MANY, Portal, Prepared, Refused, Result, Statements, fits, inner
 from sfumato.server.statements import REPORTED, bare, split
 from sfumato.server.values import TEXT, UNKNOWN, fitted, plain, read
 
@@ -61,10 +60,8 @@ SLOW = 60.0  # seconds that a client may take to read
 FULL = 1 << 16  # bytes that may wait to be read
 SESSIONS, HERS = 500, 100  # at a time, in one worker: of everybody, and of one person
 LONGER = 100_000  # letters of several statements that come together
-MOST_ROWS = 50_000  # that open portals hold
 MESSAGES = 20  # for every thing that may be asked in a second
 SLOWLY = 10_000  # bytes of values that are not read at once
-MANY = 500  # prepared statements, and portals, of a session
 KNOWN = 300  # statements whose kind is remembered
 CODES: tuple[tuple[type[SfumatoError], str], ...] = (
     (SyntaxRefused, "42601"),
@@ -80,18 +77,6 @@ CODES: tuple[tuple[type[SfumatoError], str], ...] = (
     (ServerError, "58000"),
     (QueryFailed, "58000"),
 )
-
-
-@dataclass(slots=True)
-class Portal:
-    """A statement with its values, and what of its result was sent."""
-
-    prepared: Prepared
-    values: list[Any]
-    formats: list[int]
-    result: Result | None = None
-    sent: int = 0
-    size: int = 0  # bytes of its values
 
 
 class Door:
@@ -182,7 +167,6 @@ class Session(Statements):
         self.secret = SystemCoins().bits(31)
         self.active = time.monotonic()
         self._messages = Bucket(MESSAGES * self.desk.settings.rate)
-        self._portals: dict[str, Portal] = {}
         self._skipping = False  # after an error, until Sync
         self._task = asyncio.current_task()
         self._busy = False  # with something that can be cancelled
@@ -344,7 +328,7 @@ class Session(Statements):
         if kind == b"S":
             self._skipping = False
             if self.state == b"I":
-                self._portals.clear()
+                self.end_portals()
             self.out += frames.ready(self.state)
             await self._flush()
             return
@@ -465,10 +449,9 @@ class Session(Statements):
         if len(contents) != len(prepared.types):
             told = f"the statement takes {len(prepared.types)} values, and {len(contents)} came"
             raise Refused("08P01", told)
-        self._portals.pop(portal, None)
+        self.portals.pop(portal, None)
         size = sum(len(content or b"") for content in contents)
-        if len(self._portals) >= MANY or size + sum(p.size for p in self._portals.values()) > frames.AFTER:
-            raise Refused("53400", f"there are {MANY} open portals, or they hold too much", "Close some.")
+        self.check_room(size)
         await self.infer(prepared)
         each = frames.spread(forms, len(contents))
 
@@ -480,7 +463,7 @@ class Session(Statements):
 
         assert self.caller is not None
         found = values() if size < SLOWLY else await self.desk.in_turn(self.caller, values)
-        self._portals[portal] = Portal(prepared, found, formats, size=size)
+        self.portals[portal] = Portal(prepared, found, formats, size=size)
         self.out += message(b"2")
 
     async def _describe(self, body: Body) -> None:
@@ -494,7 +477,7 @@ class Session(Statements):
             found, formats = await self.fields_of(prepared, None), []
             prepared.fields, prepared.is_described = found, True
         else:
-            portal = self._portal(name)
+            portal = self.portal(name)
             self.now = (portal.prepared.sql, portal.values, 0)
             found, formats = await self.fields_of(portal.prepared, portal.values), portal.formats
             if portal.prepared.is_described and fits(found, portal.prepared.fields):
@@ -502,16 +485,9 @@ class Session(Statements):
         self.out += message(b"n") if found is None else frames.described(found, formats)
 
     async def _execute(self, body: Body) -> None:
-        portal, most = self._portal(body.text()), body.int32()
+        portal, most = self.portal(body.text()), body.int32()
         self.now = (portal.prepared.sql, portal.values, 0)
-        if portal.result is None:
-            held = sum(each.result.count for each in self._portals.values() if each.result is not None)
-            if held > MOST_ROWS:
-                raise Refused("53400", f"open portals hold more than {MOST_ROWS} rows", "Close some.")
-            portal.result = await self.perform(portal.prepared, portal.values)
-            if portal.prepared.is_described and fits(portal.result.fields, portal.prepared.fields):
-                portal.result.fields = portal.prepared.fields
-        result = portal.result
+        result = await self.result_of(portal)
         if not bare(portal.prepared.sql):
             self.out += message(b"I")
             return
@@ -529,18 +505,13 @@ class Session(Statements):
         if kind == b"S":
             self.prepared.pop(name, None)
         else:
-            self._portals.pop(name, None)
+            self.portals.pop(name, None)
         self.out += message(b"3")
 
     def _statement(self, name: str) -> Prepared:
         if name not in self.prepared:
             raise Refused("26000", f"there is no prepared statement {name!r}")
         return self.prepared[name]
-
-    def _portal(self, name: str) -> Portal:
-        if name not in self._portals:
-            raise Refused("34000", f"there is no portal {name!r}")
-        return self._portals[name]
 
     # Sending ------------------------------------------------------------------------------------------
 
@@ -549,6 +520,7 @@ class Session(Statements):
         if result.fields is None:
             return 0
         each = tuple(frames.spread(formats, len(result.fields)))
+        start = min(start, result.count)  # a cursor may stand behind the last row
         end = result.count if most == 0 else min(result.count, start + most)
         if result.shown is not None and start == 0 and end == result.count:
             key = ("wire", tuple(result.fields), each, self.knobs.level)
@@ -587,11 +559,11 @@ class Session(Statements):
         sql, values, start = self.now
         if (found := sql.find(told)) >= 0:
             return start + found + at + 1
-        inner = explained(sql)
-        used = [plain(value) for value in values[: parameters.count(inner)]]
-        if not used or parameters.bind(inner, used) != told:
+        asked = inner(sql)
+        used = [plain(value) for value in values[: parameters.count(asked)]]
+        if not used or parameters.bind(asked, used) != told:
             return 0
-        return start + max(0, sql.find(inner)) + parameters.place(inner, used, at) + 1
+        return start + max(0, sql.find(asked)) + parameters.place(asked, used, at) + 1
 
     async def _flush(self) -> None:
         if self.out:

@@ -1,0 +1,228 @@
+"""Cursors of SQL, as psycopg, SQLAlchemy, pandas and psql use them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import psycopg
+import pytest
+import sqlalchemy
+from tests.serving import Server, serving
+
+from sfumato.server.cursors import Step, Way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRICE = "-c sfumato.epsilon=0.5"
+BY_REGION = "SELECT region, count(*) AS n FROM patients GROUP BY region ORDER BY region"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("cursors"), "--no-deadlines") as made:
+        made.let_in("ana")
+        yield made
+
+
+@pytest.fixture
+def ana(server: Server) -> Iterator[psycopg.Connection[Any]]:
+    """A session in which transactions begin by themselves."""
+    with psycopg.connect(server.dsn("ana", options=PRICE)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def truth(ana: psycopg.Connection[Any]) -> list[Any]:
+    """The release, which is stored from here on."""
+    return ana.execute(BY_REGION).fetchall()
+
+
+def spent(connection: psycopg.Connection[Any]) -> Decimal:
+    row = connection.execute("SHOW sfumato.budget").fetchone()
+    assert row is not None
+    return Decimal(row[3])
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_psycopg_fetches_piece_by_piece(ana: psycopg.Connection[Any], truth: list[Any], binary: bool) -> None:
+    with ana.cursor("pieces") as cursor:
+        cursor.execute(BY_REGION, binary=binary)
+        assert [column.name for column in cursor.description or ()] == ["region", "n"]
+        assert [cursor.fetchone(), *cursor.fetchmany(2)] == truth[:3]
+        assert cursor.fetchall() == truth[3:]
+        assert cursor.fetchone() is None
+
+
+def test_psycopg_goes_through_rows(ana: psycopg.Connection[Any], truth: list[Any]) -> None:
+    with ana.cursor("all rows", scrollable=True) as cursor:
+        cursor.itersize = 3
+        assert list(cursor.execute(BY_REGION)) == truth
+        cursor.scroll(0, "absolute")
+        assert cursor.fetchone() == truth[0]
+        cursor.scroll(1)
+        assert cursor.fetchone() == truth[2]
+
+
+def test_values_come_with_the_cursor(ana: psycopg.Connection[Any]) -> None:
+    sql = "SELECT count(*) AS n FROM patients WHERE age >= %s AND region = %s"
+    direct = ana.execute(sql, (0, "north")).fetchone()
+    with ana.cursor("given") as cursor:
+        assert cursor.execute(sql, (0, "north")).fetchone() == direct
+
+
+def test_a_cursor_of_the_catalog(ana: psycopg.Connection[Any]) -> None:
+    with ana.cursor("tables") as cursor:
+        cursor.execute("SELECT table_name FROM information_schema.tables ORDER BY table_name")
+        assert cursor.fetchall() == [("patients",), ("visits",)]
+
+
+def test_a_cursor_is_charged_once_at_its_first_rows(ana: psycopg.Connection[Any]) -> None:
+    sql = "SELECT region, count(*) AS n FROM patients WHERE age > 17 GROUP BY region"
+    before = spent(ana)
+    with ana.cursor("paid") as cursor:
+        cursor.execute(sql)
+        assert spent(ana) == before
+        first = cursor.fetchmany(1)
+        assert spent(ana) == before + Decimal("0.5")
+        assert [*first, *cursor.fetchall()] == ana.execute(sql).fetchall()
+    assert spent(ana) == before + Decimal("0.5")
+
+
+def test_a_refusal_comes_before_any_row_and_is_free(ana: psycopg.Connection[Any]) -> None:
+    before = spent(ana)
+    with ana.cursor("refused") as cursor, pytest.raises(psycopg.errors.FeatureNotSupported) as error:
+        cursor.execute("SELECT age FROM patients")
+    assert error.value.diag.statement_position is not None
+    ana.rollback()
+    assert spent(ana) == before
+
+
+def test_a_cursor_ends_with_its_transaction_unless_it_is_held(
+    ana: psycopg.Connection[Any], truth: list[Any]
+) -> None:
+    ana.execute(f"DECLARE short CURSOR FOR {BY_REGION}")
+    ana.execute(f"DECLARE long NO SCROLL CURSOR WITH HOLD FOR {BY_REGION}")
+    assert ana.execute("FETCH long").fetchall() == truth[:1]
+    ana.commit()
+    assert ana.execute("FETCH 2 FROM long").fetchall() == truth[1:3]
+    ana.rollback()  # it is older than what is undone
+    assert ana.execute("FETCH ALL IN long").fetchall() == truth[3:]
+    ana.execute("CLOSE long")
+    for name in ("short", "long"):
+        with pytest.raises(psycopg.errors.InvalidCursorName):
+            ana.execute(f"FETCH {name}")
+        ana.rollback()
+    ana.execute(f"DECLARE undone CURSOR WITH HOLD FOR {BY_REGION}")
+    ana.rollback()
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        ana.execute("FETCH undone")
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("DECLARE c BINARY CURSOR FOR SELECT count(*) FROM patients", "0A000"),
+        ("DECLARE c CURSOR FOR DROP TABLE patients", "42601"),
+        ("DECLARE c CURSOR FOR DECLARE d CURSOR FOR SELECT 1", "42601"),
+        ("DECLARE c CURSOR FOR FETCH c", "42601"),
+        ("DECLARE c", "42601"),
+        ("DECLARE twice CURSOR FOR SELECT 2", "42P03"),
+        ("FETCH", "42601"),
+        ("FETCH ABSOLUTE twice", "42601"),
+        ("FETCH 99999999999999999999 FROM twice", "42601"),
+        ("FETCH nobody", "34000"),
+        ("MOVE nobody", "34000"),
+        ("CLOSE nobody", "34000"),
+        ("CLOSE", "34000"),
+    ],
+)
+def test_what_is_no_cursor_is_refused(ana: psycopg.Connection[Any], sql: str, code: str) -> None:
+    ana.execute("DECLARE twice CURSOR FOR SELECT 1")
+    with pytest.raises(psycopg.Error) as error:
+        ana.execute(sql)
+    assert error.value.sqlstate == code
+
+
+def test_a_cursor_needs_a_transaction(ana: psycopg.Connection[Any]) -> None:
+    ana.autocommit = True
+    with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
+        ana.execute(f"DECLARE c CURSOR FOR {BY_REGION}")
+    ana.execute("DECLARE c CURSOR WITH HOLD FOR SELECT 7")
+    assert ana.execute("FETCH c").fetchone() == (7,)
+
+
+def test_a_portal_cannot_fetch_from_itself(ana: psycopg.Connection[Any]) -> None:
+    """The protocol's own portals are no cursors: one could wait for itself."""
+    from psycopg import pq
+
+    ana.execute("SELECT 1")
+    raw = ana.pgconn
+    prepared = raw.prepare(b"itself", b"FETCH itself")
+    assert prepared.status == pq.ExecStatus.COMMAND_OK
+    found = raw.exec_prepared(b"itself", [])
+    assert found.error_field(pq.DiagnosticField.SQLSTATE) == b"34000"
+
+
+def test_sqlalchemy_and_pandas_stream(server: Server, truth: list[Any]) -> None:
+    url = sqlalchemy.URL.create(
+        "postgresql+psycopg", "ana", server.tokens["ana"], "127.0.0.1", server.postgres, "hospital"
+    )
+    engine = sqlalchemy.create_engine(url, connect_args={"options": PRICE})
+    with engine.connect().execution_options(stream_results=True, yield_per=2) as connection:
+        assert [tuple(row) for row in connection.execute(sqlalchemy.text(BY_REGION))] == truth
+        pieces = list(pandas.read_sql(sqlalchemy.text(BY_REGION), connection, chunksize=3))
+    assert [len(piece) for piece in pieces] == [3, len(truth) - 3]
+    assert list(pandas.concat(pieces).itertuples(index=False, name=None)) == truth
+    engine.dispose()
+
+
+def test_psql_fetches_so_many_at_a_time(server: Server, truth: list[Any]) -> None:
+    environment = {**os.environ, "PGPASSWORD": server.tokens["ana"], "PGOPTIONS": PRICE}
+    where = ["-h", "127.0.0.1", "-p", str(server.postgres), "-U", "ana", "hospital"]
+    told = (BY_REGION, "BEGIN", f"DECLARE c CURSOR FOR {BY_REGION}", "FETCH LAST c", "FETCH PRIOR FROM c")
+    asked = subprocess.run(
+        ["psql", "-X", "-A", "-t", "-v", "FETCH_COUNT=2", *where],
+        input="".join(f"{each};\n" for each in told),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+    )
+    assert "ERROR" not in asked.stderr
+    rows = [line.split("|")[0] for line in asked.stdout.splitlines() if "|" in line]
+    names = [name for name, _ in truth]
+    assert rows == [*names, names[-1], names[-2]]
+
+
+@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("far", [-5, -2, -1, 0, 1, 2, 5, None])
+def test_steps_are_those_of_a_list(at: int, far: int | None) -> None:
+    """Against a walk of one row at a time, over three rows with a place before and one behind them."""
+    for way in ("FORWARD", "BACKWARD"):
+        wanted, place, step = [], at, 1 if way == "FORWARD" else -1
+        many = 99 if far is None else far
+        if many < 0:
+            many, step = -many, -step
+        for _ in range(many):
+            place = max(0, min(place + step, 4))
+            if place in (0, 4):
+                break
+            wanted.append(place - 1)
+        if many == 0 and 0 < at < 4:
+            wanted = [at - 1]
+        assert _stepped(way, far, at) == (wanted, place)
+    if far is not None:
+        for way, to in (("ABSOLUTE", far if far >= 0 else 4 + far), ("RELATIVE", at + far)):
+            place = max(0, min(to, 4))
+            assert _stepped(way, far, at) == ([place - 1] if 0 < place < 4 else [], place)
+
+
+def _stepped(way: Any, far: int | None, at: int) -> tuple[list[int], int]:
+    direction: Way = way
+    rows, place = Step("c", direction, far).rows(at, 3)
+    return list(rows), place
