@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,16 @@ CLOCKS = {
 }  # the curator only hands the clock on to the ledger
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module a file imports, also for type checking only."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -71,7 +78,7 @@ def imports(path: Path) -> set[str]:
             module = node.module or ""
             found.add(module)
             found.update(f"{module}.{alias.name}" for alias in node.names)
-    return found
+    return frozenset(found)
 
 
 def room(path: Path) -> str:
@@ -79,7 +86,7 @@ def room(path: Path) -> str:
     return parts[0] if len(parts) > 1 else parts[0].removesuffix(".py")
 
 
-def ours(names: set[str]) -> set[str]:
+def ours(names: frozenset[str]) -> set[str]:
     """The rooms among imported names."""
     return {name.split(".")[1] for name in names if name.startswith("sfumato.")}
 
@@ -143,7 +150,7 @@ def test_the_clock_is_read_only_where_it_may_be() -> None:
 
 def test_nothing_is_imported_inside_a_function_but_optional_frames() -> None:
     for path in FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         for function in ast.walk(tree):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for node in ast.walk(function):
@@ -159,7 +166,7 @@ def test_a_module_is_a_chapter_not_a_book(path: Path) -> None:
 
 def test_every_module_says_why_it_exists() -> None:
     for path in FILES:
-        doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        doc = ast.get_docstring(parsed(path))
         assert doc, path
         if path.name == "__init__.py" and path.parent != SOURCE and path.parent.name != "cli":
             assert re.search(r"It rests on", doc), f"{path} names no theorem"
@@ -175,7 +182,7 @@ def test_no_blanket_exception_carries_on() -> None:
         SOURCE / "attacks" / "outputs.py",  # and what cannot even be printed
     }
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ExceptHandler):
                 names = ast.unparse(node.type) if node.type else "everything"
                 if names in ("everything", "Exception", "BaseException"):
