@@ -539,6 +539,34 @@ def test_a_price_of_a_transaction_ends_with_it(ana: psycopg.Connection[Any]) -> 
     assert one(ana, "SHOW sfumato.epsilon") == "0.5"
 
 
+def test_a_price_goes_back_to_a_savepoint(server: Server) -> None:
+    def price(connection: psycopg.Connection[Any]) -> str:
+        found: str = one(connection, "SHOW sfumato.epsilon")
+        return found
+
+    with psycopg.connect(server.dsn("ana", options=PRICE)) as connection:
+        with connection.transaction():
+            connection.execute("SET sfumato.epsilon = '1'")
+            with connection.transaction(force_rollback=True):
+                connection.execute(
+                    "SET sfumato.epsilon = '2'; SAVEPOINT \"A b\"; SET LOCAL sfumato.epsilon = '3'"
+                )
+                assert price(connection) == "3"
+                connection.execute('ROLLBACK TO "A b"')
+                assert price(connection) == "2"
+                connection.execute('SET sfumato.epsilon = 4; ROLLBACK WORK TO SAVEPOINT "A b"')
+                assert price(connection) == "2"
+            assert price(connection) == "1"
+            with pytest.raises(psycopg.errors.InvalidSavepointSpecification), connection.transaction():
+                connection.execute('RELEASE "A b"')
+        assert price(connection) == "1"
+        connection.rollback()
+        for sql in ("SAVEPOINT a", "RELEASE a", "ROLLBACK TO a"):
+            connection.autocommit = True
+            with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
+                connection.execute(sql)
+
+
 def test_a_price_is_rolled_back(server: Server) -> None:
     """Pools roll back what they get back: the price of one must not be that of the next."""
     engine = sqlalchemy.create_engine(url(server, "psycopg"), connect_args={"options": PRICE})

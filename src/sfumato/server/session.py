@@ -382,13 +382,14 @@ class Statements:
                 self.end_portals(undone=tag == "ROLLBACK")
                 return Result(tag)
             case "ROLLBACK" | "ABORT":
-                self.state = b"T" if "TO" in first and self.state != b"I" else b"I"
-                if self.state == b"I":
-                    self._tell(self.knobs.end(undone=True))
-                    self.end_portals(undone=True)
+                if "TO" in first[1:3]:
+                    return self._savepoint(word, sql)
+                self.state = b"I"
+                self._tell(self.knobs.end(undone=True))
+                self.end_portals(undone=True)
                 return Result("ROLLBACK")
             case "SAVEPOINT" | "RELEASE":
-                return Result(word)
+                return self._savepoint(word, sql)
             case "SET":
                 self._set(sql, local="LOCAL" in first[:2])
                 return Result("SET")
@@ -417,6 +418,22 @@ class Statements:
         raise SyntaxRefused(
             f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
         )
+
+    def _savepoint(self, word: str, sql: str) -> Result:
+        """SAVEPOINT name, RELEASE name, ROLLBACK TO name: settings go back, releases do not."""
+        if self.state == b"I":
+            raise Refused("25P01", f"{word} of a savepoint needs a transaction", "BEGIN first.")
+        found = re.search(r'("(?:[^"]|"")+"|\w+)$', bare(sql))
+        name = "" if found is None else cursors.named(found[1])
+        if word == "SAVEPOINT":
+            self.knobs.save(name)
+            return Result(word)
+        told = self.knobs.go_back(name) if word != "RELEASE" else [] if self.knobs.release(name) else None
+        if told is None:
+            raise Refused("3B001", f"there is no savepoint {name!r}", "Name one of this transaction.")
+        self._tell(told)
+        self.state = b"T"
+        return Result("RELEASE" if word == "RELEASE" else "ROLLBACK")
 
     def _set(self, sql: str, *, local: bool) -> None:
         if (found := assignment(sql)) is None:

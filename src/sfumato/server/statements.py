@@ -63,6 +63,7 @@ OURS = {
     "sfumato.level": "0.95",
 }
 LONGEST, MOST = 1000, 200  # letters of a setting; settings of a session
+SAVED = 5000  # savepoints of a transaction; JDBC never releases its own
 FIXED = (
     "session_authorization",
     "server_version",
@@ -107,6 +108,7 @@ class Knobs:
     first: dict[str, str] = field(default_factory=dict)  # as the connection began
     before: dict[str, str] = field(default_factory=dict)  # SET LOCAL in a transaction
     started: dict[str, str] | None = None  # as the transaction began
+    saved: list[tuple[str, dict[str, str], dict[str, str]]] = field(default_factory=list)  # at savepoints
 
     def begin(self) -> None:
         """From now on RESET goes back to what is set now."""
@@ -130,8 +132,8 @@ class Knobs:
             value = "UTF8"
         elif key == "datestyle":
             value = "ISO, MDY"  # the only one that is written
-        self.values[key] = value
-        self.before.pop(key, None)
+        self.values = {**self.values, key: value}  # anew: a savepoint may hold the old ones
+        self.before = {name: old for name, old in self.before.items() if name != key}
         return [(REPORTED[key], value)] if key in REPORTED else []
 
     def _checked(self, key: str, value: str) -> str:
@@ -156,22 +158,47 @@ class Knobs:
         """Change a setting until the transaction ends."""
         old = self.before.get(name.lower(), self.values.get(name.lower(), ""))
         told = self.set(name, value)
-        self.before[name.lower()] = old
+        self.before = {**self.before, name.lower(): old}
         return told
 
     def start(self) -> None:
         """A transaction begins: what is set in it lasts only if it does."""
         if self.started is None:
-            self.started = dict(self.values)
+            self.started = self.values
+
+    def save(self, name: str) -> None:
+        """A savepoint: what is set after it can be undone."""
+        if len(self.saved) >= SAVED:
+            raise InvalidParameter("SAVEPOINT", name, f"a transaction has at most {SAVED}: RELEASE some")
+        self.saved.append((name, self.values, self.before))
+
+    def release(self, name: str) -> bool:
+        """Forget a savepoint and all after it; False if it is not there."""
+        known = [n for n, each in enumerate(self.saved) if each[0] == name]
+        self.saved = self.saved[: known[-1]] if known else self.saved
+        return bool(known)
+
+    def go_back(self, name: str) -> list[tuple[str, str]] | None:
+        """Undo what was set after a savepoint, which stays; None if it is not there."""
+        old, found = self.values, next((each for each in reversed(self.saved) if each[0] == name), None)
+        if found is None:
+            return None
+        self.release(name)
+        self.saved.append(found)
+        _, self.values, self.before = found
+        return self._changed(old)
 
     def end(self, *, undone: bool) -> list[tuple[str, str]]:
         """The transaction is over."""
-        old = dict(self.values)
+        old = self.values
         if undone and self.started is not None:
             self.values = self.started
         else:
-            self.values.update(self.before)
-        self.started, self.before = None, {}
+            self.values = {**self.values, **self.before}
+        self.started, self.before, self.saved = None, {}, []
+        return self._changed(old)
+
+    def _changed(self, old: dict[str, str]) -> list[tuple[str, str]]:
         return [(shown, self.values[key]) for key, shown in REPORTED.items() if old[key] != self.values[key]]
 
     def reset(self, name: str) -> list[tuple[str, str]]:
