@@ -31,6 +31,7 @@ from tests.serving import PEOPLE, POLICY, hospital, serving
 
 import sfumato as sf
 from sfumato.cli.serve import command
+from sfumato.cli.user import command as user
 from sfumato.server import openapi
 from sfumato.server.http import LARGEST
 from sfumato.server.people import People
@@ -811,6 +812,11 @@ def test_check_says_whether_it_could_serve(tmp_path: Path) -> None:
     assert found.exit_code == 0
     assert "can be served" in found.output
     assert "patients: a count leaves after" in found.output
+    told = json.loads(CliRunner().invoke(command, [str(policy), "--check", "--json"]).stdout)["policies"]
+    assert [(each["name"], each["rows"]) for each in told[0]["tables"]] == [
+        ("patients", 2000),
+        ("visits", 6000),
+    ]
     assert not policy.with_suffix(".people").exists()
     assert sf.open(policy).ledger.history() == ()
     public = CliRunner().invoke(command, [str(policy), "--check", "--host", "0.0.0.0"])
@@ -820,6 +826,31 @@ def test_check_says_whether_it_could_serve(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(command, [str(policy), "--check"])
     assert wrong.exit_code != 0
     assert "has no table 'nowhere'" in wrong.output
+
+
+def test_users_and_doors_speak_json(tmp_path: Path) -> None:
+    policy, runner = str(hospital(tmp_path)), CliRunner()
+
+    def said(*words: str, given: str = "") -> Any:
+        found = runner.invoke(user, [words[0], policy, *words[1:], "--json"], input=given)
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    assert said("add", "ana")["token"].startswith("sfu_")
+    assert said("password", "ana", given=2 * "a long enough secret\n") == {"name": "ana", "password": True}
+    assert said("look", "ana") == {"name": "ana", "late_or_failed": []}
+    assert said("revoke", "ana") == {"name": "ana", "revoked": "all"}
+    assert [each["revoked"] for each in said("list")["people"]] == [True]
+    words = [sys.executable, "-m", "sfumato.cli.main", "serve", policy, "--json", "--http-port", "0"]
+    with subprocess.Popen([*words, "--no-postgres"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = "".join(iter(process.stdout.readline, "}\n"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    doors = json.loads(told + "}")
+    assert doors["http"].startswith("http://127.0.0.1:")
+    assert "postgres" not in doors
+    assert list(doors["first_tokens"]) == [policy]
 
 
 # What must not be seen --------------------------------------------------------------------------------

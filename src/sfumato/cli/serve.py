@@ -6,11 +6,12 @@ import ipaddress
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 import sfumato as sf
-from sfumato.cli.main import Friendly
+from sfumato.cli.main import JSON, Friendly, print_json
 from sfumato.server.deadlines import UNKNOWN, deadline, size_class
 from sfumato.server.desk import Settings
 from sfumato.server.people import People
@@ -38,6 +39,7 @@ from sfumato.server.workers import Config, first_tokens, serve
 @click.option("--longest", default=60.0, show_default=True, help="The latest deadline, in seconds.")
 @click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
 @click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
+@JSON
 def command(
     policies: tuple[str, ...],
     host: str,
@@ -57,6 +59,7 @@ def command(
     longest: float,
     no_deadlines: bool,
     check: bool,
+    as_json: bool,
 ) -> None:
     """Open the doors: HTTP, and the protocol that psql, pandas and JDBC speak.
 
@@ -93,11 +96,16 @@ def command(
         )
     if check:
         config.context()
-        for policy, database in zip(policies, databases, strict=True):
-            _check(policy, database, config)
+        found = [_check(*each, config) for each in zip(policies, databases, strict=True)]
+        if as_json:
+            print_json({"policies": found})
+        else:
+            for each in found:
+                _tell(each, config)
         return
     del databases
-    serve(config, lambda ports: _welcome(config, ports, first_tokens(config.policies)))
+    welcome = _welcome_json if as_json else _welcome
+    serve(config, lambda ports: welcome(config, ports, first_tokens(config.policies)))
 
 
 def _is_near(host: str) -> bool:
@@ -107,13 +115,23 @@ def _is_near(host: str) -> bool:
         return host == "localhost"
 
 
-def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> None:
-    secure = config.certificate is not None
-    click.secho("The doors are open.", fg="green", bold=True)
+def _addresses(config: Config, ports: dict[str, int]) -> dict[str, str]:
+    found, scheme = {}, "http" if config.certificate is None else "https"
     if "http" in ports:
-        click.echo(f"  HTTP      {'https' if secure else 'http'}://{config.host}:{ports['http']}")
+        found["http"] = f"{scheme}://{config.host}:{ports['http']}"
     if "postgres" in ports:
-        click.echo(f"  Postgres  postgresql://NAME@{config.host}:{ports['postgres']}/DATABASE")
+        found["postgres"] = f"postgresql://NAME@{config.host}:{ports['postgres']}/DATABASE"
+    return found
+
+
+def _welcome_json(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> None:
+    print_json({**_addresses(config, ports), "first_tokens": tokens})
+
+
+def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> None:
+    click.secho("The doors are open.", fg="green", bold=True)
+    for door, where in _addresses(config, ports).items():
+        click.echo(f"  {'HTTP' if door == 'http' else 'Postgres':<9} {where}")
     for policy, token in tokens.items():
         click.echo(
             f"\n  Nobody may come in to {Path(policy).stem} yet. The owner's first token, shown this once:"
@@ -128,12 +146,9 @@ def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> N
     click.echo("\n  Stop with Ctrl-C: what is running is finished first.")
 
 
-def _check(policy: str, database: sf.Database, config: Config) -> None:
-    """What the owner would want to know before opening: people, shares, and whether deadlines will be met."""
-    click.secho(f"{policy} can be served.", fg="green")
-    people = [each for each in People.beside(policy).all() if not each.revoked]
-    click.echo(f"  people: {', '.join(f'{each.name} ({each.role})' for each in people) or 'nobody yet'}")
-    sizes = dict(database.policy.sizes)
+def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]:
+    """What the owner would want to know before opening: people, and whether deadlines will be met."""
+    sizes, tables = dict(database.policy.sizes), []
     for table in database.policy.tables:
         if table.public:
             continue
@@ -143,17 +158,26 @@ def _check(policy: str, database: sf.Database, config: Config) -> None:
         due = deadline(question.plan, database.policy, config.settings.pace)
         began = time.monotonic()
         database.drawn(question)  # sealed, and thrown away: for the owner's clock alone
-        took = time.monotonic() - began
-        told = (
-            f"declared rows: {sizes[table.name]:,}"
-            if table.name in sizes
-            else f"no rows declared: {UNKNOWN:,} assumed"
-        )
-        click.echo(f"  {table.name}: a count leaves after {due:g} s, and took {took:.3f} s now ({told})")
-        if took > due / 2:
+        took = round(time.monotonic() - began, 3)
+        facts = {"name": table.name, "rows": sizes.get(table.name), "leaves_after": due, "took": took}
+        tables.append({**facts, "too_close": took > due / 2})
+    people = [each for each in People.beside(policy).all() if not each.revoked]
+    who = [{"name": each.name, "role": each.role} for each in people]
+    return {"policy": policy, "people": who, "tables": tables}
+
+
+def _tell(found: dict[str, Any], config: Config) -> None:
+    click.secho(f"{found['policy']} can be served.", fg="green")
+    people = [f"{each['name']} ({each['role']})" for each in found["people"]]
+    click.echo(f"  people: {', '.join(people) or 'nobody yet'}")
+    for table in found["tables"]:
+        name, rows = table["name"], table["rows"]
+        told = f"no rows declared: {UNKNOWN:,} assumed" if rows is None else f"declared rows: {rows:,}"
+        after = f"a count leaves after {table['leaves_after']:g} s, and took {table['took']:.3f} s now"
+        click.echo(f"  {name}: {after} ({told})")
+        if table["too_close"]:
             click.secho(
-                f"    Too close: declare more rows in [tables.{table.name}], such as rows = "
-                f"{10 * size_class(sizes.get(table.name, UNKNOWN)):_}, or give "
-                f"--pace {config.settings.pace * 4:g}.",
+                f"    Too close: declare more rows in [tables.{name}], such as rows = "
+                f"{10 * size_class(rows or UNKNOWN):_}, or give --pace {config.settings.pace * 4:g}.",
                 fg="yellow",
             )

@@ -40,7 +40,9 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
     """Let somebody in, or give somebody another token. It is shown this one time."""
     declared = sf.open(policy).policy  # a token for a policy that is wrong would open nothing
     people = People.beside(policy)
-    chosen = click.prompt("password", hide_input=True, confirmation_prompt=True) if password else None
+    chosen = (
+        click.prompt("password", hide_input=True, confirmation_prompt=True, err=as_json) if password else None
+    )
     token = people.add(name, role, days=days)
     if chosen is not None:
         people.set_password(name, chosen)
@@ -70,21 +72,31 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
 @POLICY
 @click.argument("name")
 @click.option("--token", default="", metavar="ID", help="Only this token of hers; ids: sfumato user list.")
-def revoke(policy: str, name: str, token: str) -> None:
+@JSON
+def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
     """Shut somebody out, at once and at every door; what was spent stays spent."""
     People.beside(policy).revoke(name, token)
+    if as_json:
+        print_json({"name": name, "revoked": token or "all"})
+        return
     click.echo(f"The token {token} of {name} opens nothing any more." if token else f"{name} is shut out.")
 
 
 @command.command()
 @POLICY
 @click.argument("name")
-def password(policy: str, name: str) -> None:
+@JSON
+def password(policy: str, name: str, as_json: bool) -> None:
     """Set the password by which somebody gets tokens over HTTP; it is asked for."""
     people = People.beside(policy)
     if people.get(name) is None:
         raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user add POLICY NAME")
-    people.set_password(name, click.prompt("password", hide_input=True, confirmation_prompt=True))
+    people.set_password(
+        name, click.prompt("password", hide_input=True, confirmation_prompt=True, err=as_json)
+    )
+    if as_json:
+        print_json({"name": name, "password": True})
+        return
     click.echo(f"{name} can get a token for it: POST /v1/DATABASE/tokens")
 
 
@@ -116,13 +128,18 @@ def _row(person: dict[str, Any]) -> list[str]:
 @command.command()
 @POLICY
 @click.argument("name")
-def look(policy: str, name: str) -> None:
+@JSON
+def look(policy: str, name: str, as_json: bool) -> None:
     """Let somebody go on whose answers came late or failed too often, after you have looked why."""
     database = sf.open(policy)
     if People.beside(policy).get(name) is None:
         raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user list POLICY")
     notes = database.ledger.notes(owner.LATE, name)
     seen = max((n for n, note in enumerate(notes) if note.get("looked")), default=-1)
+    owner.looked(database.ledger, name)
+    if as_json:
+        print_json({"name": name, "late_or_failed": list(notes[seen + 1 :])})
+        return
     for note in notes[seen + 1 :]:
         what = (
             "the engine failed" if note["failed"] else f"its deadline was doubled {note['doublings']} times"
@@ -130,6 +147,5 @@ def look(policy: str, name: str) -> None:
         click.echo(f"  {note.get('at', '')}  {what}")
     if len(notes) > seen + 1:
         click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")
-    owner.looked(database.ledger, name)
     today = datetime.datetime.now(datetime.UTC).date()
     click.echo(f"{name} may go on. This is written down in the ledger ({today}).")
