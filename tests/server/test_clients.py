@@ -462,6 +462,12 @@ def test_a_list_as_one_value(ana: psycopg.Connection[Any], way: str) -> None:
     assert spent(ana) == before
     sql = f"SELECT count(*) AS n FROM patients WHERE age <> ALL(%{way}) AND region <> ALL(%{way})"
     assert near(one(ana, sql, [200, 201], ["north"]), PEOPLE * 3 // 4)
+    odd = ["a,b", '{"}', "it's", "back\\slash", "NULL", "", " north ", "null"]
+    assert near(one(ana, f"SELECT count(*) AS n FROM patients WHERE region = ANY(%{way})", odd), 0)
+    for numbers in ([1, 2], [1.5, 2.0], [Decimal("1.5")]):
+        for cast in ("", "::float8[]", "::numeric[]"):
+            found = one(ana, f"SELECT count(*) AS n FROM visits WHERE cost = ANY(%{way}{cast})", numbers)
+            assert abs(found) < 3 * FAR
     days = [datetime.date(2025, 1, 1), datetime.date(1999, 1, 1)]
     assert one(ana, f"SELECT count(*) AS n FROM visits WHERE day = ANY(%{way})", days) > -FAR
     assert near(one(ana, f"SELECT count(*) AS n FROM patients WHERE region = ANY(%{way})", []), 0)
@@ -476,6 +482,8 @@ def test_a_list_as_one_value(ana: psycopg.Connection[Any], way: str) -> None:
         ("age = ANY(%s)", ["many"], "22023"),
         ("age = ANY(%s)", [None], "0A000"),
         ("age = ANY(%s)", [[1, 2], [3, 4]], "22023"),
+        ("region = ANY(%s)", [["north"], ["west"]], "22023"),
+        ("region = ANY(%s)", [b"north"], "22023"),
         ("age = %s", [1, 2], "0A000"),
         ("region = %s", b"north", "22023"),
     ],

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pandas
 import psycopg
 import pytest
 import sqlalchemy
 from tests.serving import Server, serving
+from tests.speaking import SYNC, Client, bind, execute, frame, parse, text
 
 from sfumato.server.cursors import Step, Way
+from sfumato.server.people import People
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +44,11 @@ def ana(server: Server) -> Iterator[psycopg.Connection[Any]]:
 def truth(ana: psycopg.Connection[Any]) -> list[Any]:
     """The release, which is stored from here on."""
     return ana.execute(BY_REGION).fetchall()
+
+
+def raw(server: Server, name: str = "ana", options: str = PRICE) -> Client:
+    """A session whose every message is ours."""
+    return Client(server.postgres).enter(name, server.tokens[name], options=options)
 
 
 def spent(connection: psycopg.Connection[Any]) -> Decimal:
@@ -138,7 +147,11 @@ def test_a_cursor_ends_with_its_transaction_unless_it_is_held(
         ("FETCH nobody", "34000"),
         ("MOVE nobody", "34000"),
         ("CLOSE nobody", "34000"),
-        ("CLOSE", "34000"),
+        ("CLOSE", "42601"),
+        ("FETCH ABSOLUTE ALL FROM twice", "42601"),
+        ("DECLARE c CURSOR FOR SELECT count(*) FROM nowhere", "42P01"),
+        ("DECLARE c CURSOR FOR SELECT count(*) FROM patients WHERE age > $1", "42P02"),
+        ("DECLARE c CURSOR FOR SELECT relname FROM pg_class WHERE relname = $1", "42P02"),
     ],
 )
 def test_what_is_no_cursor_is_refused(ana: psycopg.Connection[Any], sql: str, code: str) -> None:
@@ -156,16 +169,135 @@ def test_a_cursor_needs_a_transaction(ana: psycopg.Connection[Any]) -> None:
     assert ana.execute("FETCH c").fetchone() == (7,)
 
 
-def test_a_portal_cannot_fetch_from_itself(ana: psycopg.Connection[Any]) -> None:
-    """The protocol's own portals are no cursors: one could wait for itself."""
-    from psycopg import pq
+@pytest.mark.parametrize("way", ["FETCH 1 FROM p", "MOVE p"])
+def test_a_portal_cannot_fetch_from_itself(server: Server, way: str) -> None:
+    with raw(server) as client:
+        client.send(parse("", "BEGIN") + bind("", "") + execute() + SYNC)
+        assert client.codes() == []
+        client.send(parse("", way) + bind("p", "") + frame(b"D", b"P", text("p")) + SYNC)
+        described = client.codes()
+        assert described == ([] if way.startswith("MOVE") else ["34000"])
+        client.send(parse("", "ROLLBACK") + bind("", "") + execute() + SYNC)
+        client.codes()
+        client.send(parse("", way) + bind("p", "") + execute("p") + SYNC)
+        assert client.codes() == ["34000"]
 
+
+def test_asyncpg_skips_rows_of_its_portals(server: Server, truth: list[Any]) -> None:
+    async def ask() -> None:
+        settings = {"sfumato.epsilon": "0.5"}
+        where = {"host": "127.0.0.1", "port": server.postgres, "user": "ana", "database": "hospital"}
+        connection = await asyncpg.connect(**where, password=server.tokens["ana"], server_settings=settings)
+        async with connection.transaction():
+            cursor = await connection.cursor(BY_REGION)
+            assert tuple(await cursor.fetchrow()) == truth[0]
+            assert await cursor.forward(2) == 2
+            assert [tuple(row) for row in await cursor.fetch(9)] == truth[3:]
+        await connection.close()
+
+    asyncio.run(ask())
+
+
+def test_a_cursor_costs_and_shows_what_was_set_when_it_was_declared(ana: psycopg.Connection[Any]) -> None:
+    sql = "SELECT count(*) AS n FROM patients WHERE age > 23"
+    before = spent(ana)
+    ana.execute("SET LOCAL sfumato.epsilon = '0.02'")
+    ana.execute(f"DECLARE cheap CURSOR WITH HOLD FOR {sql}")
+    ana.commit()
+    ana.execute("SET sfumato.intervals = 'on'")
+    with ana.cursor(binary=True) as cursor:
+        assert len(cursor.execute("FETCH cheap").fetchall()[0]) == 1
+        assert len(cursor.execute("FETCH ABSOLUTE 1 FROM cheap").fetchall()[0]) == 1
+    assert spent(ana) == before + Decimal("0.02")
+
+
+def test_rows_of_one_level_are_never_shown_as_those_of_another(server: Server) -> None:
+    sql = "SELECT count(*) AS n FROM patients WHERE age > 24"
+    settings = f"{PRICE} -c sfumato.intervals=on"
+    with raw(server, options=settings) as client:
+        client.ask(f"{sql}; SET sfumato.level = '0.5'; BEGIN; DECLARE c CURSOR FOR {sql}; MOVE 0 c")
+        client.ask("SET sfumato.level = '0.99'")
+        client.send(execute("c") + SYNC)
+        assert client.codes() == []
+    widths = []
+    for level in ("0.99", "0.990"):
+        with psycopg.connect(server.dsn("ana", options=f"{settings} -c sfumato.level={level}")) as connection:
+            row = connection.execute(sql).fetchone()
+            assert row is not None
+            widths.append(row[2] - row[1])
+    assert widths[0] == widths[1]
+
+
+def test_a_named_portal_does_not_take_the_place_of_a_cursor(server: Server) -> None:
+    with raw(server) as client:
+        client.ask("BEGIN; DECLARE c CURSOR FOR SELECT 7")
+        client.send(parse("", "SELECT 8") + bind("c", "") + SYNC)
+        assert client.codes() == ["42P03"]
+
+
+def test_what_was_fetched_in_part_stops_with_its_transaction_and_its_token(server: Server) -> None:
+    server.let_in("eve")
+    with raw(server, "eve") as client:
+        client.ask("BEGIN")
+        client.send(parse("", BY_REGION) + bind("p", "") + execute("p", 1) + SYNC)
+        assert client.codes() == []
+        client.ask("SELECT nonsense")
+        client.send(execute("p", 1) + SYNC)
+        assert client.codes() == ["25P02"]
+        client.ask("ROLLBACK; BEGIN")
+        client.send(parse("", BY_REGION) + bind("p", "") + execute("p", 1) + SYNC)
+        assert client.codes() == []
+        People.beside(server.policy).revoke("eve")
+        client.send(execute("p", 1) + SYNC)
+        assert client.codes()[0] == "42501"
+
+
+def test_large_values_of_cursors_are_counted(ana: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):  # noqa: PT012  which of them does not matter
+        for number in range(40):
+            sql = f"DECLARE c{number} CURSOR FOR SELECT relname FROM pg_class WHERE relname = ANY(%s)"
+            ana.execute(sql, (["x" * 500_000],))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FETCH 1 FROM c /* one */",
+        "FETCH 1 FROM c -- one",
+        "FETCH /* one */ 1 /* of */ FROM c",
+        "/* route='a' */ FETCH c",
+    ],
+)
+def test_comments_are_no_part_of_a_statement(ana: psycopg.Connection[Any], sql: str) -> None:
+    ana.execute("DECLARE c CURSOR FOR SELECT 7")
+    assert ana.execute(sql).fetchall() == [(7,)]
+    ana.execute("SET sfumato.epsilon = '0.3' -- cheap")
+    assert ana.execute("SHOW sfumato.epsilon /* ? */").fetchone() == ("0.3",)
+    ana.execute("CLOSE c /* done */")
+    ana.execute("ROLLBACK -- go back to the start")
+    assert ana.info.transaction_status.name == "IDLE"
+
+
+def test_a_chained_transaction(ana: psycopg.Connection[Any]) -> None:
     ana.execute("SELECT 1")
-    raw = ana.pgconn
-    prepared = raw.prepare(b"itself", b"FETCH itself")
-    assert prepared.status == pq.ExecStatus.COMMAND_OK
-    found = raw.exec_prepared(b"itself", [])
-    assert found.error_field(pq.DiagnosticField.SQLSTATE) == b"34000"
+    ana.execute("COMMIT AND CHAIN")
+    assert ana.info.transaction_status.name == "INTRANS"
+
+
+@pytest.mark.parametrize(
+    "sql", ["EXPLAIN FETCH c", "EXPLAIN nonsense", "EXPLAIN DROP TABLE patients", "EXPLAIN SET a = 1"]
+)
+def test_only_questions_are_explained(ana: psycopg.Connection[Any], sql: str) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError):
+        ana.execute(sql)
+
+
+def test_the_question_of_a_cursor_is_explained(ana: psycopg.Connection[Any]) -> None:
+    sql = "SELECT count(*) AS n FROM patients"
+    assert (
+        ana.execute(f"EXPLAIN DECLARE c CURSOR FOR {sql}").fetchall()
+        == ana.execute(f"EXPLAIN {sql}").fetchall()
+    )
 
 
 def test_sqlalchemy_and_pandas_stream(server: Server, truth: list[Any]) -> None:

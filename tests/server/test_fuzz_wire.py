@@ -6,20 +6,34 @@ foreseen, and its memory has not grown beyond GROWTH. No answer ever says XX000,
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import random
-import socket
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.serving import Server, serving
+from tests.speaking import (
+    CANCEL,
+    FLUSH,
+    GSS,
+    MAJOR,
+    PATIENCE,
+    SSL,
+    SYNC,
+    Client,
+    bind,
+    execute,
+    frame,
+    parse,
+    sasl,
+    startup,
+    text,
+    versioned,
+)
 
 from sfumato.server.values import TYPES
 
@@ -27,152 +41,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEED = 9
-PATIENCE = 12.0  # seconds in which the server says something or closes
 GROWTH = 200  # MB that the worker may need beside what it needs to begin with
 HELD = 30  # MB for one client that does not read; without a limit it is about 20 in a second
 KEPT = "SELECT COUNT(*) AS n FROM patients WHERE age > 50"
 STARTING = 15.0  # seconds after which whoever is not in is out
-SSL, GSS, CANCEL, MAJOR = 80877103, 80877104, 80877102, 3 << 16
 IN = struct.pack("!ciI", b"R", 8, 0)  # what the server says to whoever is in
-
-
-# A client ---------------------------------------------------------------------------------------------
-
-
-def frame(kind: bytes, *parts: bytes) -> bytes:
-    content = b"".join(parts)
-    return kind + struct.pack("!i", len(content) + 4) + content
-
-
-def text(value: str) -> bytes:
-    return value.encode() + b"\0"
-
-
-def startup(**pairs: str) -> bytes:
-    return versioned(MAJOR, pairs)
-
-
-def versioned(code: int, pairs: dict[str, str]) -> bytes:
-    content = b"".join(text(key) + text(value) for key, value in pairs.items()) + b"\0"
-    return struct.pack("!ii", len(content) + 8, code) + content
-
-
-def sasl(first: bytes, mechanism: str = "SCRAM-SHA-256") -> bytes:
-    return frame(b"p", text(mechanism), struct.pack("!i", len(first)), first)
-
-
-@dataclass(slots=True)
-class Client:
-    """One connection, and everything that came on it."""
-
-    port: int
-    found: list[tuple[bytes, bytes]] = field(default_factory=list)
-    is_closed: bool = False
-    _rest: bytes = b""
-    _socket: socket.socket = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def send(self, content: bytes) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(content)
-
-    def heard(self) -> bytes:
-        """Say no more; everything that comes until the server closes, as it comes."""
-        found = b""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionResetError):
-            while part := self._socket.recv(1 << 16):
-                found += part
-        return found
-
-    def message(self) -> tuple[bytes, bytes]:
-        """The next message; nothing once the server has closed. Silence is an error."""
-        while len(self._rest) < 5 or len(self._rest) < 1 + int.from_bytes(self._rest[1:5], "big"):
-            try:
-                part = self._socket.recv(1 << 16)
-            except ConnectionResetError:
-                part = b""
-            if not part:
-                self.is_closed = True
-                return b"", b""
-            self._rest += part
-        size = 1 + int.from_bytes(self._rest[1:5], "big")
-        message, self._rest = (self._rest[:1], self._rest[5:size]), self._rest[size:]
-        self.found.append(message)
-        if message[0] == b"E":
-            assert self.code() != "XX000", message
-        return message
-
-    def until(self, kinds: bytes) -> bytes:
-        """Read on until a message of one of these kinds; which, or nothing if the server closed."""
-        while True:
-            kind, _ = self.message()
-            if not kind or kind in kinds:
-                return kind
-
-    def over(self) -> None:
-        """Say no more, and hear the rest: the server closes soon."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        self.until(b"")
-
-    def code(self) -> str:
-        """Of the last error."""
-        last = next((content for kind, content in reversed(self.found) if kind == b"E"), b"")
-        parts = {part[:1]: part[1:] for part in last.split(b"\0") if part}
-        return parts.get(b"C", b"").decode()
-
-    def enter(self, name: str, token: str, database: str = "hospital") -> Client:
-        """Come in by SCRAM."""
-        self.send(startup(user=name, database=database, options="-c sfumato.epsilon=0.1"))
-        self.until(b"RE")
-        self.prove(token)
-        assert self.until(b"ZE") == b"Z", self.found[-1:]
-        return self
-
-    def prove(self, token: str, header: str = "n,,", **other: str) -> str:
-        """Both messages of a client; `other` replaces parts of the last. What was sent last."""
-        nonce = "fuzzfuzzfuzzfuzz"
-        bare = f"n=,r={nonce}"
-        self.send(sasl(f"{header}{bare}".encode()))
-        if self.until(b"RE") != b"R":
-            return ""
-        told = self.found[-1][1][4:].decode()
-        facts = dict(part.split("=", 1) for part in told.split(","))
-        key = _client_key(token, facts["s"], int(facts["i"]))
-        bound = other.get("c", base64.b64encode(header.encode()).decode())
-        last = f"c={bound},r={other.get('r', facts['r'])}"
-        signature = hmac.digest(hashlib.sha256(key).digest(), f"{bare},{told},{last}".encode(), "sha256")
-        proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
-        last = other.get("last", f"{last},p={other.get('p', proof)}")
-        self.send(frame(b"p", last.encode()))
-        return last
-
-    def ask(self, sql: str) -> list[tuple[bytes, bytes]]:
-        """A simple query, and all that came."""
-        self.found.clear()
-        self.send(frame(b"Q", text(sql)))
-        self.until(b"Z")
-        return self.found
-
-
-_KEYS: dict[tuple[str, str, int], bytes] = {}
-
-
-def _client_key(token: str, salt: str, rounds: int) -> bytes:
-    if (token, salt, rounds) not in _KEYS:
-        salted = hashlib.pbkdf2_hmac("sha256", token.encode(), base64.b64decode(salt), rounds)
-        _KEYS[token, salt, rounds] = hmac.digest(salted, b"Client Key", "sha256")
-    return _KEYS[token, salt, rounds]
 
 
 # The server -------------------------------------------------------------------------------------------
@@ -374,24 +247,6 @@ def test_a_proof_serves_once_and_y_is_as_good_as_n(watched: Watched) -> None:
 # Messages ---------------------------------------------------------------------------------------------
 
 
-def parse(name: str, sql: str, *types: int) -> bytes:
-    oids = b"".join(struct.pack("!I", oid) for oid in types)
-    return frame(b"P", text(name), text(sql), struct.pack("!H", len(types)), oids)
-
-
-def bind(
-    portal: str, name: str, *given: bytes | None, forms: tuple[int, ...] = (), out: tuple[int, ...] = ()
-) -> bytes:
-    parts = [struct.pack("!i", -1) if each is None else struct.pack("!i", len(each)) + each for each in given]
-    head = struct.pack(f"!H{len(forms)}h", len(forms), *forms) + struct.pack("!H", len(given))
-    return frame(b"B", text(portal), text(name), head, *parts, struct.pack(f"!H{len(out)}h", len(out), *out))
-
-
-def execute(portal: str = "", most: int = 0) -> bytes:
-    return frame(b"E", text(portal), struct.pack("!i", most))
-
-
-SYNC, FLUSH = frame(b"S"), frame(b"H")
 SESSION = (
     frame(b"Q", text("SELECT relname, oid FROM pg_class WHERE relkind = 'r'")),
     parse("s", "SELECT attname FROM pg_attribute WHERE attrelid = $1 AND attnum > $2", 26, 0),
@@ -540,6 +395,71 @@ def test_values_of_wrong_sizes_are_answered_or_refused(watched: Watched) -> None
 
 
 # Much -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "age <> ALL() AND age > $1",
+        "ALL() AND age < $1",
+        "age > :x AND age > $1",
+        "age > ? AND age > $1",
+        "age > $x AND age > $1",
+        "age > sfumato_value_abc AND age > $1",
+        "sfumato_value_1 > $1",
+        "age = ANY(ARRAY[]::int[]) OR age = $1",
+        "age = ANY(ARRAY($1))",
+        "age = ANY(($1)::int[][])",
+        "age = SOME($1)",
+        "ANY($1) = age",
+        "age = ALL($1)",
+    ],
+)
+def test_strange_values_are_refused_and_the_session_lives(watched: Watched, condition: str) -> None:
+    sql = f"SELECT count(*) AS n FROM patients WHERE {condition}"
+    with watched.enter() as client:
+        client.send(parse("s", sql) + frame(b"D", b"S", text("s")) + SYNC)
+        assert client.codes() in ([], ["0A000"], ["22023"], ["42601"], ["42703"])
+        for given in (b"3", b"{3}"):
+            client.send(parse("", sql) + bind("", "", given) + execute() + SYNC)
+            assert client.codes() in ([], ["0A000"], ["22023"], ["42601"], ["42703"])
+        assert not client.is_closed
+
+
+def nested(depth: int) -> bytes:
+    """An array of arrays of arrays, in binary."""
+    content = struct.pack("!iiIii", 1, 0, 23, 0, 1)
+    for _ in range(depth):
+        content = struct.pack("!iiIiii", 1, 0, 1007, 1, 1, len(content)) + content
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (b"{{1,2},{3,4}}", 0), (b"{1,,2}", 0), (b"{1,2", 0), (b"1,2}", 0), (b'{"1,2}', 0), (b"{1}2", 0),
+        (b"{,}", 0), (b"{1 2}", 0), (b'{"1""2"}', 0), (b"{a\\", 0), (b"{" * 100_000, 0), (b"{,", 0), (b"", 0),
+        (nested(1), 1), (nested(2000), 1), (nested(0)[:16], 1), (struct.pack("!iiIii", 1, 0, 23, 5, 1), 1),
+        (struct.pack("!iiIiii", 1, 0, 23, 1, 1, 9), 1), (struct.pack("!iiIii", 1, 0, 23, -1, 1), 1),
+        (struct.pack("!iiIiiii", 1, 0, 23, 1, 1, 4, 7) + b"more", 1),
+    ],
+)  # fmt: skip
+def test_a_broken_list_is_refused_and_never_read_as_another(
+    watched: Watched, content: bytes, form: int
+) -> None:
+    with watched.enter() as client:
+        for sql, oid in (("patients WHERE age = ANY($1)", 1007), ("pg_class WHERE oid = ANY($1)", 1028)):
+            client.send(
+                parse("", f"SELECT count(*) AS n FROM {sql}", oid) + bind("", "", content, forms=(form,))
+            )
+            client.send(execute() + SYNC)
+            assert client.codes() == ["22023"]
+
+
+def test_many_types_are_too_many(watched: Watched) -> None:
+    with watched.enter() as client:
+        client.send(parse("s", "SELECT 1", *[23] * 2000) + SYNC)
+        assert client.codes() == ["54000"]
 
 
 def test_a_thousand_statements_and_portals_are_too_many(watched: Watched) -> None:

@@ -9,11 +9,13 @@ import json
 import random
 import re
 import shutil
+from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import duckdb
+import numpy as np
 import pytest
 from tests.support import Row, answer, make, opened, wild_table
 
@@ -24,6 +26,7 @@ from sfumato.curator.calibrate import calibrate
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Additive, Distance, Distances, Geometric, Guarantee, Private, Step
+from sfumato.queries.parameters import bind
 from sfumato.queries.plan import Moments
 from sfumato.sources.duckdb import DuckDB
 from sfumato.utility.gain import identity
@@ -73,6 +76,37 @@ def test_a_list_is_the_same_question_in_every_spelling(
     asked = db.sql(f"SELECT COUNT(*) FROM visits WHERE {sql}", epsilon="1", parameters=values)
     plain = db.sql("SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B')", epsilon="1")
     assert answer(asked) == answer(plain)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (np.int64(3), "3"), (np.float64(-2.5), "(-2.5)"), (np.float32(0.5), "0.5"), (Decimal("1.50"), "1.50"),
+        (Fraction(1, 2), "0.5"), ([1, np.int8(2)], "ARRAY[1, 2]"), (True, "TRUE"), ((), "ARRAY[]"),
+    ],
+)  # fmt: skip
+def test_values_of_many_kinds_are_written(value: Any, written: str) -> None:
+    assert bind("$1", [value]) == written
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"ab", np.array([1]), {1, 2}, Ellipsis, 1j, Decimal("sNaN"), Decimal("inf"), float("nan"), 10**40,
+        [[1]], [(1,)], {"a": 1}, np.float64("inf"),
+    ],
+
+)  # fmt: skip
+def test_a_value_that_is_none_is_named(value: Any) -> None:
+    with pytest.raises(InvalidParameter, match="parameters"):
+        bind("$1", [value])
+    with pytest.raises(InvalidParameter, match="parameters"):
+        bind("$1", [[value]])
+
+
+def test_a_text_is_no_list_of_values() -> None:
+    with pytest.raises(InvalidParameter, match="give a list"):
+        bind("$1", "n")
 
 
 def test_an_empty_list_holds_nothing_and_not_even_null(tmp_path: Path) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+import numbers
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter, QueryRefused, SyntaxRefused
 from sfumato.queries.lexing import signs
 from sfumato.queries.sql import tree
+from sfumato.queries.syntax import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sfumato.queries.declared import Column, Kind, Value
     from sfumato.queries.policy import Policy
@@ -50,6 +51,8 @@ def bind(sql: str, values: Sequence[Given]) -> str:
     >>> bind("SELECT COUNT(*) FROM visits WHERE ward = ANY ($1)", (["A", "B"],))
     "SELECT COUNT(*) FROM visits WHERE ward = ANY (ARRAY['A', 'B'])"
     """
+    if isinstance(values, (str, bytes)):
+        raise InvalidParameter("parameters", values, "give a list of values: [...]")
     if (wanted := count(sql)) != len(values):
         told = "write $1, $2, ... where the values go"
         if wanted:
@@ -96,14 +99,26 @@ def literal(value: Given) -> str:
             return f"DATE '{value.isoformat()}'"
         case str():
             return "'" + value.replace("'", "''") + "'"
-        case Sequence():
+        case list() | tuple():
+            if any(isinstance(each, (list, tuple)) for each in value):
+                raise InvalidParameter("parameters", "a list of lists", "give a list of values")
             return f"ARRAY[{', '.join(map(literal, value))}]"
-    if isinstance(value, int) and abs(value) >= 10**38:
-        raise InvalidParameter("parameters", "a huge number", "no column holds so many digits")
-    if not math.isfinite(value):
-        raise InvalidParameter("parameters", value, "give a finite number")
-    text = format(Decimal(repr(value)) if isinstance(value, float) else Decimal(value), "f")
+    text = format(_number(value), "f")
     return f"({text})" if text.startswith("-") else text
+
+
+def _number(value: object) -> Decimal:
+    """A number of any kind, also numpy's, in decimal."""
+    if isinstance(value, numbers.Integral):
+        if abs(int(value)) >= 10**38:
+            raise InvalidParameter("parameters", "a huge number", "no column holds so many digits")
+        return Decimal(int(value))
+    if not isinstance(value, (numbers.Real, Decimal)):
+        told = "give texts, numbers, truth values, dates, timestamps, None, or lists of those"
+        raise InvalidParameter("parameters", type(value).__name__, told)
+    if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+        raise InvalidParameter("parameters", value, "give a finite number")
+    return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
 
 
 def kinds(sql: str, policy: Policy) -> list[Kind]:
@@ -115,7 +130,7 @@ def kinds(sql: str, policy: Policy) -> list[Kind]:
     for node, nodes in _places(sql):
         kind = _kind(node, nodes, policy)
         for each in nodes:
-            if each.kind == "Placeholder":
+            if _is_value(each):
                 found.setdefault(int(each.name), kind)
     return [found.get(n + 1, "text") for n in range(count(sql))]
 
@@ -127,7 +142,7 @@ def lists(sql: str) -> set[int]:
     {1}
     """
     inside = [_inside(node) for node, _ in _places(sql) if _is_any(node)]
-    return {int(each.name) for each in inside if each.kind == "Placeholder"}
+    return {int(each.name) for each in inside if _is_value(each)}
 
 
 def read(sql: str, dialect: str = "duckdb") -> Node:
@@ -135,9 +150,11 @@ def read(sql: str, dialect: str = "duckdb") -> Node:
 
     The parser takes $1,$ for the beginning of a quoted text, so it is given names instead.
     """
+    if _NAME in sql.lower():
+        raise SyntaxRefused(f"names cannot begin with {_NAME}", "Take another name.", sql=sql)
     found = tree(replaced(sql, lambda number: f" {_NAME}{number} "), dialect)
     for node in found.walk():
-        if node.kind == "Column" and node.name.startswith(_NAME) and node.get("table") is None:
+        if node.kind == "Column" and node.name.startswith(_NAME):
             node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(_NAME)}
     return found
 
@@ -145,11 +162,16 @@ def read(sql: str, dialect: str = "duckdb") -> Node:
 _NAME = "sfumato_value_"
 
 
+def _is_value(node: Node) -> bool:
+    """Whether it is $1; others, such as ? or :name, are refused by whoever reads the question."""
+    return node.kind == "Placeholder" and node.name.isdecimal()
+
+
 def _places(sql: str) -> list[tuple[Node, list[Node]]]:
     """Every node of a text and its parts; none if it cannot be read, which whoever binds it will say."""
     try:
         return [(node, _parts(node)) for node in read(sql).walk()]
-    except QueryRefused:
+    except (QueryRefused, Missing):
         return []
 
 
@@ -204,7 +226,7 @@ def _is_any(node: Node) -> bool:
 
 def _inside(node: Node) -> Node:
     """What stands in ANY (...) or ALL (...)."""
-    inner = node.nodes()[0] if node.nodes() else node.this
+    inner = node.this if node.kind == "Any" else (*node.nodes(), node)[0]
     while inner.kind in ("Paren", "Cast"):
         inner = inner.this
     return inner
@@ -253,7 +275,7 @@ def samples(sql: str, policy: Policy) -> list[Given]:
         keys = [column.keys for column in _columns(nodes, policy) if column.keys]
         inner = [each.this if each.kind == "Cast" else each for each in nodes]
         for each in inner if node.kind in _COMPARING else nodes:
-            if each.kind == "Placeholder":
+            if _is_value(each):
                 known = keys[0][0] if keys and node.kind in _COMPARING else None
                 found[int(each.name)] = known or found.get(int(each.name), _SAMPLES[kind])
     many = lists(sql)
@@ -263,7 +285,7 @@ def samples(sql: str, policy: Policy) -> list[Given]:
 
 _SAMPLES: dict[Kind, Value] = {
     "integer": 1,
-    "number": 1,
+    "number": 0.5,
     "text": "a",
     "boolean": True,
     "date": datetime.date(2000, 1, 1),

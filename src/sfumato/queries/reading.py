@@ -275,7 +275,9 @@ class Reader:
         inner = self.value(node.this, scope)
         if inner.domain.kind == kind:
             return inner
-        if isinstance(inner, Constant) and isinstance(inner.value, str):
+        if isinstance(inner, Constant) and (
+            isinstance(inner.value, str) or (inner.domain.kind, kind) == ("integer", "number")
+        ):
             return self.as_kind(inner, kind, node)
         if kind in ("timestamp", "boolean"):
             self.text.refuse(node, f"a column cannot be cast to {kind}", "Compare it with a value instead.")
@@ -439,7 +441,9 @@ class Reader:
         listed = [self.operand(each, scope) for each in among]
         if not listed:
             return constant(False, "boolean")  # not one of nothing, whatever it is
-        if not all(isinstance(each, Constant) and each.value is not None for each in listed):
+        if any(isinstance(each, Constant) and each.value is None for each in listed):
+            self.text.refuse(node, "nothing equals NULL", "Leave it out of the list; write: OR x IS NULL")
+        if not all(isinstance(each, Constant) for each in listed):
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)
         values = {repr(each): each for each in parts[1:]}
@@ -449,7 +453,8 @@ class Reader:
 def array(node: Node, *, of: str) -> list[Node] | None:
     """The values in ANY (ARRAY[...]) or ALL (ARRAY[...]); None if it is nothing of the kind."""
     parts = [node.this] if node.kind == "Any" else node.nodes() if node.kind == "Anonymous" else []
-    if len(parts) != 1 or (node.kind if node.kind == "Any" else node.name).upper() != of:
+    called = "ANY" if node.kind == "Any" or node.name.upper() == "SOME" else node.name.upper()
+    if len(parts) != 1 or called != of:
         return None
     (inner,), kinds = parts, []
     while inner.kind == "Paren" or (inner.kind == "Cast" and inner["to"].text() == "ARRAY"):

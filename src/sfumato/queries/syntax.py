@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
 
 
-class Missing(Exception):
+class Missing(LookupError):
     """A node lacks an argument that it needs."""
 
     def __init__(self, node: Node) -> None:
@@ -236,7 +236,7 @@ INSTEAD = {
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
     "Placeholder": "Write the value itself, or $1 and give its value.",
-    "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c])",
+    "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c]), with no other comparison and a list.",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
     "CurrentDate": "Write the date: DATE '2024-01-31'. What changes from day to day cannot be repeated.",

@@ -107,6 +107,6 @@ def step(sql: str) -> Step | None:
     word, way, far, name = found["word"], found["way"], found["far"] or "1", named(found["name"])
     if word is not None:
         return Step(name, *_WORDS[word.upper()])
-    if (way or "").upper() in ("ABSOLUTE", "RELATIVE") and not found["far"]:
+    if (way or "").upper() in ("ABSOLUTE", "RELATIVE") and (found["far"] or "ALL").upper() == "ALL":
         return None
     return Step(name, _WAYS[(way or "FORWARD").upper()], None if far.upper() == "ALL" else int(far))

@@ -17,7 +17,7 @@ from sfumato.server import cursors, frames
 from sfumato.server.desk import Recent, Wanted
 from sfumato.server.frames import complaint
 from sfumato.server.lookup import Lookup
-from sfumato.server.statements import Knobs, assignment, bare, words
+from sfumato.server.statements import Knobs, assignment, bare, uncommented, words
 from sfumato.server.values import (
     BOOL,
     DATE,
@@ -76,6 +76,7 @@ class Result:
     rows: list[Any] = field(default_factory=list)
     shown: Shown | None = None  # a release, whose rows are written once
     count: int = 0
+    level: str = ""  # of the intervals of its rows
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class Prepared:
     declared: tuple[int, ...] = ()  # the same as they came, before anything was inferred
     fields: list[Field] | None = None  # as they were described
     is_described: bool = False
+    knobs: Knobs | None = None  # of a cursor: price and shape as they were set when it was declared
 
 
 @dataclass(slots=True)
@@ -99,7 +101,6 @@ class Portal:
     result: Result | None = None
     sent: int = 0
     size: int = 0  # bytes of its values
-    is_cursor: bool = False
     is_held: bool = False  # lasts longer than its transaction
     is_kept: bool = False  # and has done so
 
@@ -127,10 +128,7 @@ class Statements:
         """Do what a statement says."""
         sql = prepared.sql
         word = next(iter(words(sql)), "")
-        self._check_person()
-        if self.state == b"E" and word not in ("ROLLBACK", "COMMIT", "END", "ABORT", ""):
-            told = "an earlier statement of this transaction failed"
-            raise Refused("25P02", told, "ROLLBACK first. What was released before stays released.")
+        self._check(word)
         if word in READS or sql.lstrip().startswith("("):
             found = await self._kind(sql)
             if isinstance(found, str):
@@ -140,10 +138,17 @@ class Statements:
             case "EXPLAIN":
                 return await self._explain(sql, values)
             case "DECLARE":
-                return self._declare(prepared, values)
+                return await self._declare(prepared, values)
             case "FETCH" | "MOVE":
                 return await self._fetch(word, sql)
-        return await self._session(word, sql)
+        return await self._session(word, uncommented(sql))
+
+    def _check(self, word: str) -> None:
+        """Refuse whoever was revoked, and all but its end in a transaction that failed."""
+        self._check_person()
+        if self.state == b"E" and word not in ("ROLLBACK", "COMMIT", "END", "ABORT", ""):
+            told = "an earlier statement of this transaction failed"
+            raise Refused("25P02", told, "ROLLBACK first. What was released before stays released.")
 
     def _check_person(self) -> None:
         """Whoever was revoked while she was connected is out."""
@@ -186,13 +191,14 @@ class Statements:
     async def _question(self, sql: str, values: list[Any], prepared: Prepared) -> Result:
         assert self.caller is not None
         self.desk.check_role(self.caller, "owner", "analyst")
-        wanted = self._wanted(sql, values)
+        knobs = prepared.knobs or self.knobs
+        wanted = self._wanted(sql, values, knobs)
         if prepared.is_described:
             question = await self.desk.question(self.caller, wanted)
-            if not fits(fields(question.plan, intervals=self.knobs.intervals), prepared.fields):
+            if not fits(fields(question.plan, intervals=knobs.intervals), prepared.fields):
                 raise Refused("0A000", frames.CHANGED, "Prepare it again.")
         shown = await self.desk.ask(self.caller, wanted)
-        level, intervals = self.knobs.level, self.knobs.intervals
+        level, intervals = knobs.level, knobs.intervals
         found = shown.forms.get(("fields", intervals))
         if found is None:
             found = shown.keep(("fields", intervals), fields(shown.release.plan, intervals=intervals))
@@ -202,11 +208,11 @@ class Statements:
         else:
             rows = await self.desk.in_turn(self.caller, shown.release.rows, level, paid=True)
             shown.keep(("rows", level), rows)
-        self._notice(shown, rows)
-        return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows))
+        self._notice(shown, rows, knobs)
+        return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
 
-    def _wanted(self, sql: str, values: list[Any]) -> Wanted:
-        price = self.knobs.price()
+    def _wanted(self, sql: str, values: list[Any], knobs: Knobs) -> Wanted:
+        price = knobs.price()
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
@@ -219,22 +225,23 @@ class Statements:
         used = values[: parameters.count(sql)]
         return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in used))
 
-    def _notice(self, shown: Shown, rows: list[dict[str, Any]]) -> None:
+    def _notice(self, shown: Shown, rows: list[dict[str, Any]], knobs: Knobs) -> None:
         """What it cost and how wrong it may be."""
         if self.knobs.values["client_min_messages"].lower() in ("warning", "error", "fatal", "panic"):
             return
-        level = self.knobs.level
-        key = ("notice", level, self.knobs.intervals)
+        level = knobs.level
+        key = ("notice", level, knobs.intervals)
         said = shown.forms.get(key)
         if said is None:
             told = _errors(shown, rows, level)
-            hint = "" if self.knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
+            hint = "" if knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
             said = complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
             shown.keep(key, said)
         self.out += said
 
     async def _look_up(self, sql: str, found: Node, prepared: Prepared, values: list[Any]) -> Result:
         assert self.caller is not None
+        _check_given(sql, values)
         self.desk.admit(self.caller)
 
         def looked() -> tuple[list[Field], list[Any]]:
@@ -273,8 +280,11 @@ class Statements:
     async def _explain(self, sql: str, values: list[Any]) -> Result:
         asked = inner(sql)
         assert self.caller is not None
+        if not is_read(asked):
+            told = "EXPLAIN explains a question"
+            raise SyntaxRefused(told, "Write: EXPLAIN SELECT ...", sql=sql)
         if isinstance(await self._kind(asked), str):
-            explanation = await self.desk.explain(self.caller, self._wanted(asked, values))
+            explanation = await self.desk.explain(self.caller, self._wanted(asked, values, self.knobs))
             lines = repr(explanation).splitlines()
         else:
             lines = ["answered from the policy; free"]
@@ -290,8 +300,8 @@ class Statements:
         return self.portals[name]
 
     def _cursor(self, name: str) -> Portal:
-        """A cursor; no other portal, which could be the one that asks."""
-        if name not in self.portals or not self.portals[name].is_cursor:
+        """A cursor, or a portal of a question; not one that fetches itself, which could wait for itself."""
+        if name not in self.portals or not is_read(self.portals[name].prepared.sql):
             raise Refused("34000", f"there is no cursor {name!r}", "DECLARE it in the same transaction.")
         return self.portals[name]
 
@@ -310,7 +320,9 @@ class Statements:
 
     async def result_of(self, portal: Portal) -> Result:
         """What its statement gives: asked once."""
-        if portal.result is None:
+        if portal.result is not None:
+            self._check("FETCH")
+        else:
             held = sum(each.result.count for each in self.portals.values() if each.result is not None)
             if held > MOST_ROWS:
                 raise Refused("53400", f"open portals hold more than {MOST_ROWS} rows", "Close some.")
@@ -319,9 +331,9 @@ class Statements:
                 portal.result.fields = portal.prepared.fields
         return portal.result
 
-    def _declare(self, prepared: Prepared, values: list[Any]) -> Result:
+    async def _declare(self, prepared: Prepared, values: list[Any]) -> Result:
         found = cursors.declared(bare(prepared.sql))
-        if found is None or next(iter(words(found.sql)), "(") not in (*READS, "("):
+        if found is None or not is_read(found.sql):
             told = "this is no cursor that can be read"
             raise SyntaxRefused(told, "Write: DECLARE name CURSOR FOR SELECT ...", sql=prepared.sql)
         if found.is_binary:
@@ -331,13 +343,14 @@ class Statements:
             raise Refused("25P01", told, "BEGIN first.")
         if found.name in self.portals:
             raise Refused("42P03", f"there is a cursor {found.name!r} already", "CLOSE it.")
-        size = sum(len(value) for value in values if isinstance(value, (str, bytes, list)))
+        _check_given(found.sql, values)
+        size = _size(values)
         self.check_room(size)
-        asked = Prepared(found.sql, prepared.types, prepared.declared)
+        now = Knobs(self.knobs.values)  # so that it costs what it was declared at
+        asked = Prepared(found.sql, prepared.types, prepared.declared, knobs=now)
+        await self.fields_of(asked, values)  # free, and refuses what cannot be answered
         kept = found.is_held and self.state == b"I"
-        self.portals[found.name] = Portal(
-            asked, values, size=size, is_cursor=True, is_held=found.is_held, is_kept=kept
-        )
+        self.portals[found.name] = Portal(asked, values, size=size, is_held=found.is_held, is_kept=kept)
         return Result("DECLARE CURSOR")
 
     async def _fetch(self, word: str, sql: str) -> Result:
@@ -351,18 +364,21 @@ class Statements:
         return Result(f"FETCH {len(rows)}", result.fields, rows, count=len(rows))
 
     def _step(self, sql: str) -> cursors.Step:
-        if (step := cursors.step(bare(sql))) is None:
+        if (step := cursors.step(uncommented(sql))) is None:
             raise SyntaxRefused(
                 "this says not which rows of which cursor", "Write: FETCH 100 FROM name", sql=sql
             )
         return step
 
-    def _shut(self, name: str) -> None:
+    def _shut(self, name: str) -> Result:
         if name.upper() == "ALL":
             self.portals.clear()
-        else:
-            self._cursor(cursors.named(name))
-            del self.portals[cursors.named(name)]
+            return Result("CLOSE CURSOR ALL")
+        if not name:
+            raise SyntaxRefused("CLOSE says not which cursor", "Write: CLOSE name, or CLOSE ALL", sql="CLOSE")
+        self._cursor(cursors.named(name))
+        del self.portals[cursors.named(name)]
+        return Result("CLOSE CURSOR")
 
     async def _session(self, word: str, sql: str) -> Result:
         """Statements about the session."""
@@ -377,17 +393,11 @@ class Statements:
                     self._set(sql, local=True)
                 return Result("BEGIN")
             case "COMMIT" | "END":
-                tag, self.state = "ROLLBACK" if self.state == b"E" else "COMMIT", b"I"
-                self._tell(self.knobs.end(undone=tag == "ROLLBACK"))
-                self.end_portals(undone=tag == "ROLLBACK")
-                return Result(tag)
+                return self._end("ROLLBACK" if self.state == b"E" else "COMMIT", chained="CHAIN" in first)
             case "ROLLBACK" | "ABORT":
                 if "TO" in first[1:3]:
                     return self._savepoint(word, sql)
-                self.state = b"I"
-                self._tell(self.knobs.end(undone=True))
-                self.end_portals(undone=True)
-                return Result("ROLLBACK")
+                return self._end("ROLLBACK", chained="CHAIN" in first)
             case "SAVEPOINT" | "RELEASE":
                 return self._savepoint(word, sql)
             case "SET":
@@ -399,8 +409,7 @@ class Statements:
             case "SHOW":
                 return await self._show(bare(sql)[4:].strip().lower())
             case "CLOSE":
-                self._shut(bare(sql)[5:].strip())
-                return Result("CLOSE CURSOR")
+                return self._shut(bare(sql)[5:].strip())
             case "DEALLOCATE":
                 self.prepared.clear() if "ALL" in first else self.prepared.pop(first[-1].lower(), None)
                 return Result("DEALLOCATE ALL" if "ALL" in first else "DEALLOCATE")
@@ -418,6 +427,16 @@ class Statements:
         raise SyntaxRefused(
             f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
         )
+
+    def _end(self, tag: str, *, chained: bool) -> Result:
+        """A transaction is over; with AND CHAIN the next one begins."""
+        is_next = chained and self.state != b"I"
+        self.state = b"T" if is_next else b"I"
+        self._tell(self.knobs.end(undone=tag == "ROLLBACK"))
+        self.end_portals(undone=tag == "ROLLBACK")
+        if is_next:
+            self.knobs.start()
+        return Result(tag)
 
     def _savepoint(self, word: str, sql: str) -> Result:
         """SAVEPOINT name, RELEASE name, ROLLBACK TO name: settings go back, releases do not."""
@@ -489,6 +508,13 @@ class Statements:
         inferred += [0] * len(prepared.types)
         prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
 
+    async def shape_of(self, portal: Portal) -> list[Field] | None:
+        """The columns of a portal: as they are, once it has a result."""
+        if portal.result is not None:
+            return portal.result.fields
+        found, described = await self.fields_of(portal.prepared, portal.values), portal.prepared.fields
+        return described if portal.prepared.is_described and fits(found, described) else found
+
     async def fields_of(self, prepared: Prepared, values: list[Any] | None) -> list[Field] | None:
         """The columns of a result, from the plan or the catalog: nothing is run."""
         sql = prepared.sql
@@ -496,11 +522,10 @@ class Statements:
         if word == "EXPLAIN":
             return [Field("QUERY PLAN", TEXT)]
         if word == "FETCH":
-            portal = self._cursor(self._step(sql).name)
-            return await self.fields_of(portal.prepared, portal.values)
+            return await self.shape_of(self._cursor(self._step(sql).name))
         if word == "SHOW":
             return (await self._show(bare(sql)[4:].strip().lower())).fields
-        if word not in READS and not sql.lstrip().startswith("("):
+        if not is_read(sql):
             return None
         self._check_person()
         found = await self._kind(sql)
@@ -518,7 +543,24 @@ class Statements:
             given = [plain(value) for value in values[: parameters.count(sql)]]
         bound = parameters.bind(bare(sql), given)
         plan = await self._in_turn(parse, bound, policy)
-        return fields(plan, intervals=self.knobs.intervals)
+        return fields(plan, intervals=(prepared.knobs or self.knobs).intervals)
+
+
+def is_read(sql: str) -> bool:
+    """Whether it is a query."""
+    return next(iter(words(sql)), "") in READS or bare(sql).startswith("(")
+
+
+def _check_given(sql: str, values: list[Any]) -> None:
+    if (wanted := parameters.count(sql)) > len(values):
+        raise Refused("42P02", f"${wanted} has no value", "Write the value itself.")
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes."""
+    if isinstance(value, (list, tuple)):
+        return 8 + sum(map(_size, value))
+    return len(value) if isinstance(value, (str, bytes)) else 8
 
 
 def fits(found: list[Field] | None, described: list[Field] | None) -> bool:
@@ -544,9 +586,9 @@ _LIKE: dict[int, Any] = {
 
 def inner(sql: str) -> str:
     """What stands after EXPLAIN or DECLARE, if it stands there."""
-    if (found := cursors.declared(bare(sql))) is not None:
-        return found.sql
-    return re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
+    asked = re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
+    found = cursors.declared(asked)
+    return asked if found is None else found.sql
 
 
 def _is_catalog(table: Node, own: set[str], named: set[str]) -> bool:

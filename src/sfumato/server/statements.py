@@ -95,6 +95,20 @@ def bare(sql: str) -> str:
     return sql.strip().rstrip(";").strip()
 
 
+def uncommented(sql: str) -> str:
+    """A statement without comments.
+
+    >>> uncommented("FETCH /* ten */ 10 FROM c -- of '--'")
+    'FETCH   10 FROM c'
+    """
+    parts, place = [], 0
+    for sign, start, end in signs(sql):
+        if sign in ("closed", "open") and sql.startswith(("--", "/*"), start):
+            parts.append(sql[place:start])
+            place = end
+    return bare(" ".join([*parts, sql[place:]]))
+
+
 def words(sql: str) -> list[str]:
     """The first words of a statement, in capitals."""
     return [word.upper() for word in re.findall(r"[A-Za-z_]+", bare(sql)[:200])[:4]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 import struct
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -335,6 +336,8 @@ def _from_text(text: str, oid: int) -> Any:
             if text.lower() not in _BOOLEAN:
                 raise ValueError
             return _BOOLEAN[text.lower()]
+        case 17:
+            return bytes.fromhex(text.removeprefix("\\x"))
         case 20 | 21 | 23 | 26:
             return int(text)
         case 700 | 701:
@@ -360,29 +363,28 @@ _BOOLEAN = {
 }
 
 
+_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"\s*|([^",{}\\]*))([,}])', re.DOTALL)
+
+
 def _array(text: str, oid: int) -> list[Any]:
     """The elements of an array that is written as text; arrays of arrays are none of ours."""
-    if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError
+    text = text.strip()
+    if re.fullmatch(r"\{\s*\}", text):
+        return []
     found: list[Any] = []
-    current: list[str] = []
-    quoted = was_quoted = escaped = False
-    for letter in text[1:-1] + ",":
-        if escaped:
-            current.append(letter)
-            escaped = False
-        elif letter == "\\":
-            escaped = True
-        elif letter == '"':
-            quoted, was_quoted = not quoted, True
-        elif letter == "," and not quoted:
-            if current or was_quoted:
-                word = "".join(current)
-                is_null = not was_quoted and word.upper() == "NULL"
-                found.append(None if is_null else _from_text(word, oid))
-            current, was_quoted = [], False
-        else:
-            current.append(letter)
+    place, mark = 1, "," if text.startswith("{") else ""
+    while mark == ",":
+        if (element := _ELEMENT.match(text, place)) is None:
+            raise ValueError
+        quoted, bare, mark = element.groups()
+        if quoted is None and not bare.strip():
+            raise ValueError
+        is_null = quoted is None and bare.strip().upper() == "NULL"
+        word = bare.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        found.append(None if is_null else _from_text(word, oid))
+        place = element.end()
+    if not found or place != len(text):
+        raise ValueError
     return found
 
 
@@ -440,12 +442,18 @@ def _array_from(content: bytes) -> list[Any]:
     if dimensions != 1:
         raise ValueError
     (count,) = struct.unpack("!i", content[12:16])
+    if oid in ELEMENT or not 0 <= count <= len(content):
+        raise ValueError
     found, place = [], 20
-    for _ in range(min(count, len(content))):
+    for _ in range(count):
         (size,) = struct.unpack("!i", content[place : place + 4])
         place += 4
+        if place + size > len(content):
+            raise ValueError
         found.append(None if size < 0 else _from_bytes(content[place : place + size], oid))
         place += max(size, 0)
+    if place != len(content):
+        raise ValueError
     return found
 
 

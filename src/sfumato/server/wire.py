@@ -41,7 +41,7 @@ from sfumato.server import frames, scram
 from sfumato.server.access import say
 from sfumato.server.desk import Bucket, Caller, Recent
 from sfumato.server.frames import Body, Broken, TooLarge, complaint, message
-from sfumato.server.session import MANY, Portal, Prepared, Refused, Result, Statements, fits, inner
+from sfumato.server.session import MANY, Portal, Prepared, Refused, Result, Statements, inner
 from sfumato.server.statements import REPORTED, bare, split
 from sfumato.server.values import TEXT, UNKNOWN, fitted, plain, read
 
@@ -392,6 +392,7 @@ class Session(Statements):
 
     async def _simple(self, text: str) -> None:
         """The simple protocol: statements one after the other, until one fails."""
+        self.portals.pop("", None)
         statements: list[tuple[int, str]] = []
         if len(text) <= LONGER:
             statements = split(text)
@@ -424,6 +425,8 @@ class Session(Statements):
         name, sql = body.text(), body.text()
         types = [struct.unpack("!I", body.take(4))[0] for _ in body.many()]
         _check_length(sql)
+        if len(types) > parameters.MOST:
+            raise Refused("54000", f"more than {parameters.MOST} values have types", "Send fewer.")
         if len(split(sql)) > 1:
             raise Refused("42601", "a prepared statement is one statement", "Send them one by one.")
         if name and name not in self.prepared and len(self.prepared) >= MANY:
@@ -449,7 +452,10 @@ class Session(Statements):
         if len(contents) != len(prepared.types):
             told = f"the statement takes {len(prepared.types)} values, and {len(contents)} came"
             raise Refused("08P01", told)
-        self.portals.pop(portal, None)
+        if not portal:
+            self.portals.pop("", None)
+        elif portal in self.portals:
+            raise Refused("42P03", f"there is a cursor or portal {portal!r} already", "Close it.")
         size = sum(len(content or b"") for content in contents)
         self.check_room(size)
         await self.infer(prepared)
@@ -479,9 +485,7 @@ class Session(Statements):
         else:
             portal = self.portal(name)
             self.now = (portal.prepared.sql, portal.values, 0)
-            found, formats = await self.fields_of(portal.prepared, portal.values), portal.formats
-            if portal.prepared.is_described and fits(found, portal.prepared.fields):
-                found = portal.prepared.fields
+            found, formats = await self.shape_of(portal), portal.formats
         self.out += message(b"n") if found is None else frames.described(found, formats)
 
     async def _execute(self, body: Body) -> None:
@@ -491,14 +495,16 @@ class Session(Statements):
         if not bare(portal.prepared.sql):
             self.out += message(b"I")
             return
-        sent = self._send(result, portal.formats, portal.sent, max(0, most))
-        portal.sent += sent
-        is_over = portal.sent >= result.count
-        if not is_over:
+        start = min(portal.sent, result.count)  # it may stand behind the last row
+        sent = self._send(result, portal.formats, start, max(0, most))
+        if start + sent < result.count:
+            portal.sent = start + sent
             self.out += message(b"s")
             return
-        tag = f"SELECT {sent}" if result.tag.startswith("SELECT ") else result.tag
-        self.out += frames.done(tag)
+        portal.sent = result.count + 1
+        word, _, counted = result.tag.partition(" ")
+        is_counted = counted.isdecimal() and result.fields is not None
+        self.out += frames.done(f"{word} {sent}" if is_counted else result.tag)
 
     async def _close(self, body: Body) -> None:
         kind, name = body.take(1), body.text()
@@ -520,10 +526,9 @@ class Session(Statements):
         if result.fields is None:
             return 0
         each = tuple(frames.spread(formats, len(result.fields)))
-        start = min(start, result.count)  # a cursor may stand behind the last row
         end = result.count if most == 0 else min(result.count, start + most)
         if result.shown is not None and start == 0 and end == result.count:
-            key = ("wire", tuple(result.fields), each, self.knobs.level)
+            key = ("wire", tuple(result.fields), each, result.level)
             content = result.shown.forms.get(key)
             if content is None:
                 content = b"".join(
