@@ -72,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers, whose new answers leave after half a second."""
-    options = ("--workers", "2", "--pace", "16", "--running", "50", "--threads", "8")
+    options = ("--workers", "2", "--pace", "2", "--running", "50", "--threads", "8")
     with serving(tmp_path_factory.mktemp("slow"), *options) as made:
         made.let_in("ana")
         yield made

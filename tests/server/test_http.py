@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 COUNT = "SELECT COUNT(*) AS n FROM patients"
 GROUPS = "SELECT region, COUNT(*) AS n, AVG(age) AS age FROM patients GROUP BY region"
 DUE = 4.0  # seconds after which an answer of the slow server leaves
-PACE = 100  # at which that is so
+PACE = 8  # at which that is so
 REGIONS = 40_000  # declared there besides those that exist
 RELEASE, EXPLAIN, BATCH = "/v1/hospital/release", "/v1/hospital/explain", "/v1/hospital/batch"
 _fresh = itertools.count(1)

@@ -172,7 +172,6 @@ class Ledger:
             )
         return _draw(stored)
 
-    @_plainly
     def kept(
         self,
         key: str,
@@ -187,7 +186,13 @@ class Ledger:
         It is one about the data as they are, or as they were in an earlier version. An exact one has this
         spend and no other.
         """
-        (amount, lost) = units(self.price_of(spend, slack))
+        return self._kept(key, spend, self.price_of(spend, slack), version, exact)
+
+    @_plainly
+    def _kept(
+        self, key: str, spend: Spend, price: Guarantee, version: int | None, exact: bool
+    ) -> Kept | None:
+        (amount, lost) = units(price)
         rows = self.store.read(
             f"SELECT {ALL}, r.body FROM entries c JOIN entries r"
             " ON r.topic = 'release/' || CAST(c.number AS TEXT) || '/0'"
@@ -257,15 +262,18 @@ class Ledger:
         last = self.book.last()
         return f"{last.number}-{last.head}"
 
-    @_plainly
     def history(self) -> tuple[Entry, ...]:
         """Every charge, oldest first, and what was made up for after a loss."""
-        topics = self.store.read("SELECT topic FROM entries WHERE kind = 'release'")
-        redeemed = {topic.split("/")[1] for (topic,) in topics}
+        lines, redeemed = self._charges()
         return tuple(
-            self._entry(line, str(line.number) in redeemed or line.kind == "restored")
-            for line in self.book.lines("charge", "restored")
+            self._entry(line, str(line.number) in redeemed or line.kind == "restored") for line in lines
         )
+
+    @_plainly
+    def _charges(self) -> tuple[tuple[Line, ...], set[str]]:
+        """As they stand, and which are redeemed; understanding them takes long, and nobody waits for it."""
+        topics = self.store.read("SELECT topic FROM entries WHERE kind = 'release'")
+        return tuple(self.book.lines("charge", "restored")), {topic.split("/")[1] for (topic,) in topics}
 
     @_plainly
     def entries(self) -> tuple[Entry, ...]:

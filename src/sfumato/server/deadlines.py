@@ -8,9 +8,10 @@ Not covered by the guarantee: *that* a deadline was missed, and that an engine f
 which of a few moments it was; each is written down before the answer leaves, and after a number of them that
 the owner sets, the analyst must wait until the owner has looked.
 
-The deadline is generous, because a missed one costs more than a late answer: BASE for everything, and ROW for
-every row of every table that is read, times the work that the shape of the plan asks for. It is then rounded
-up to a power of two, so that there are few different ones.
+The deadline is generous, because a missed one costs more than a late answer: BASE for everything, GROUP for
+every group, and ROW for every row of every table that is read, times the work that the shape of the plan asks
+for. It is at least LEAST, which is many times what a small question takes: others who keep the processors
+busy must not make it late. It is then rounded up to a power of two, so that there are few different ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
 
+LEAST = 0.5  # seconds
 BASE = 0.03  # seconds for a question that reads nothing
+GROUP = 2e-5  # seconds for a public group
 ROW = 2.5e-7  # seconds for a row
 UNKNOWN = 1_000_000  # rows of a table of which the policy does not say how many there are
 
@@ -38,7 +41,7 @@ def deadline(plan: Plan, policy: Policy, pace: float = 1.0) -> float:
     rows = sum(size_class(sizes.get(name, UNKNOWN)) for name in plan.tables)
     joins = len(list(joins_of(plan.relation)))
     work = (1 + joins) * (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
-    return rounded(pace * (BASE + ROW * rows * work))
+    return rounded(pace * max(LEAST, BASE + GROUP * plan.size + ROW * rows * work))
 
 
 def size_class(rows: int) -> int:

@@ -61,6 +61,7 @@ LONGEST_KEY = 200
 FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
 PATIENT = 64  # free things of a person that wait for their turn
 HEAVY = 16  # things that wait for their turn because they take long
+MEASURES = 100  # of a question, or of a batch
 WAITING = 64  # new questions that wait for a thread
 MINUTE = 60.0
 GUESSES = 20  # wrong tokens from one address in a minute
@@ -180,7 +181,8 @@ class Desk:
         self.people = People.beside(self.path)
         self.log = AccessLog(self.path.with_suffix(".access.jsonl"))
         self._engine = ThreadPoolExecutor(self.settings.threads, "engine")
-        self._reader = ThreadPoolExecutor(2, "reader")  # free things, which must not wait for engines
+        self._reader = ThreadPoolExecutor(4, "reader")  # short looks into the ledger
+        self._planner = ThreadPoolExecutor(16, "planner")  # free things that may take long; they take turns
         self._heavy = ThreadPoolExecutor(1, "heavy")  # password hashes, suggestions
         self._heavy_waiting = 0
         self._catalog = ThreadPoolExecutor(2, "catalog")
@@ -278,7 +280,7 @@ class Desk:
             try:
                 async with self._turns.setdefault(who, asyncio.Lock()):
                     run = asyncio.get_running_loop().run_in_executor
-                    return await run(pool or self._reader, act, *arguments)
+                    return await run(pool or self._planner, act, *arguments)
             finally:
                 self._waiting[who] -= 1
 
@@ -295,6 +297,7 @@ class Desk:
             return known
         database = self.database
         question = await self.in_turn(caller, self._asked, database, wanted)
+        check_size(question)
         if database is self.database:  # the policy may have changed meanwhile
             self._questions.put(key, question)
         return question
@@ -304,7 +307,7 @@ class Desk:
         return database.sql(wanted.sql, **price, parameters=wanted.parameters)
 
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
-        """Do something free in a thread."""
+        """Do something free and short in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
 
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
@@ -342,13 +345,16 @@ class Desk:
             return known[1]
         database = question.database
         question = replace(question, database=self._view(who, database))
-        if not key and (kept := await self.read(question.kept)) is not None:
+        if not key and (kept := await self.in_turn(caller, question.kept, paid=True)) is not None:
             shown = Shown(kept)
             if stamp is not None and database is self.database:
                 self._shown.put(remembered, (stamp, shown))
             return shown
         retried = self._retried(who, question, key, wanted)
-        if retried is not None and (stored := await self.read(retried.stored)) is not None:
+        if (
+            retried is not None
+            and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
+        ):
             return Shown(cast("Release", stored))
         self._check_deadline(question.plan)
         return Shown(await self._new(who, question, retried))
@@ -375,15 +381,19 @@ class Desk:
         asked = [await self.question(caller, each) for each in wanted]
         while any(each.database is not asked[0].database for each in asked):  # the policy changed meanwhile
             asked = [await self.question(caller, each) for each in wanted]
+        check_size(*asked)
         view = self._view(caller.person.name, asked[0].database)
         questions = [replace(each, database=view) for each in asked]
         batch = await self.in_turn(caller, lambda: view.batch(questions, delta=delta))
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
         retried = self._retried(who, batch, key, together, *wanted)
-        if retried is not None and (stored := await self.read(retried.stored)) is not None:
+        if (
+            retried is not None
+            and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
+        ):
             return cast("Releases", stored)
-        if await self.read(batch.kept) is None:
+        if await self.in_turn(caller, batch.kept, paid=True) is None:
             self._check_deadline(*(each.plan for each in questions))
         return await self._new(who, batch, retried)
 
@@ -588,6 +598,15 @@ class _Retried:
     def _note(self, name: str, version: int) -> None:
         facts = {"asked": self.told, "key": name, "version": version}
         self.ledger.note("asked", facts, about=self.about)
+
+
+def check_size(*asked: Question) -> None:
+    """Refuse what takes very long to plan."""
+    if (found := sum(len(each.plan.measures) for each in asked)) > MEASURES:
+        raise Unsupported(
+            f"{found} measures are asked for at once, and at most {MEASURES} can be",
+            "Ask for some of the columns, or some of the questions, at a time.",
+        )
 
 
 def check_key(key: str) -> None:

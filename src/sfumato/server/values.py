@@ -363,7 +363,9 @@ _BOOLEAN = {
 }
 
 
-_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"\s*|([^",{}\\]*))([,}])', re.DOTALL)
+_ELEMENT = re.compile(
+    r'(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+|((?:[^",{}\\]|\\.)*+))([,}])', re.DOTALL
+)  # possessive: it never looks back
 
 
 def _array(text: str, oid: int) -> list[Any]:
@@ -380,7 +382,7 @@ def _array(text: str, oid: int) -> list[Any]:
         if quoted is None and not bare.strip():
             raise ValueError
         is_null = quoted is None and bare.strip().upper() == "NULL"
-        word = bare.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        word = re.sub(r"\\(.)", r"\1", bare.strip() if quoted is None else quoted, flags=re.DOTALL)
         found.append(None if is_null else _from_text(word, oid))
         place = element.end()
     if not found or place != len(text):
