@@ -276,6 +276,20 @@ class Ledger:
         return tuple(self.book.lines("charge", "restored")), {topic.split("/")[1] for (topic,) in topics}
 
     @_plainly
+    def open_charges(self, after: int) -> tuple[int, tuple[tuple[int, float, str], ...]]:
+        """Charges after a number whose release is not stored (their numbers, moments and analysts), and the
+        last number there is."""
+        rows = self.store.read(
+            "SELECT c.number, c.at, c.body FROM entries c WHERE c.number > ? AND c.kind = 'charge'"
+            " AND NOT EXISTS (SELECT 1 FROM entries r"
+            " WHERE r.topic = 'release/' || CAST(c.number AS TEXT) || '/0')"
+            " ORDER BY c.number",
+            (after,),
+        )
+        found = ((number, at / SECOND, json.loads(body).get("analyst", "")) for number, at, body in rows)
+        return self.book.last().number, tuple(found)
+
+    @_plainly
     def entries(self) -> tuple[Entry, ...]:
         """Every entry of any kind, oldest first."""
         return tuple(self._entry(line, False) for line in self.book.lines())

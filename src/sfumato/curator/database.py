@@ -64,8 +64,9 @@ if TYPE_CHECKING:
 class Database:
     """A database behind a policy. Ask it with `sql`; nothing else reads a row.
 
-    `pace` is entered after a charge and left before its release is stored: how long the engine takes depends
-    on the data, so whoever makes a promise about time waits there. The library makes none.
+    `pace` is entered after a charge, with its number, and left before its release is stored: how long the
+    engine takes depends on the data, so whoever makes a promise about time waits there. The library makes
+    none.
     """
 
     pace: Pace = staticmethod(lambda *_: nullcontext())
@@ -116,7 +117,7 @@ class Database:
             advice = f"give less than the price, which is {spend}: a tenth of it is often right"
             raise InvalidParameter("tune", tune, advice)
         question = self._asked(sql, self.policy, spend.of(spend.amount - part.amount, spend.delta))
-        if not self._tuned_by(question.plan):
+        if not self.tuned_by(question.plan):
             told = "leave it out: no table of this question has persons whose rows are capped"
             raise InvalidParameter("tune", tune, told)
         return replace(question, tuning=part)
@@ -206,9 +207,9 @@ class Database:
             return alone, so_far
         return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
 
-    def breaks(self, query: Query) -> str:
-        """The promise that a question would break, in words; nothing if it breaks none."""
-        price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
+    def breaks(self, spend: Spend, slack: Fraction) -> str:
+        """The promise that a spend would break, in words; nothing if it breaks none."""
+        price = losses(spend, self.ledger.total.of(Fraction(0), slack))
         for limits in self.ledger.everybodys_promises().values():
             for limit in limits:
                 _, after = self._states(price, limit.relation, paid=False)
@@ -375,7 +376,7 @@ class Database:
         step = Fraction(2) ** -column.exponent
         return round(cell.value / step) * step, release.receipt.number
 
-    def _tuned_by(self, plan: Plan) -> dict[str, list[str]]:
+    def tuned_by(self, plan: Plan) -> dict[str, list[str]]:
         """The tables whose caps matter to a plan, and of each the columns that are added up."""
         found: dict[str, list[str]] = {
             table.name: []
@@ -395,7 +396,7 @@ class Database:
 
     def _tuned(self, question: Question) -> Question:
         """Spend the question's part for caps, and ask it with them. Asked again, all of it is free."""
-        part, wanted = question.tuning, self._tuned_by(question.plan)
+        part, wanted = question.tuning, self.tuned_by(question.plan)
         assert part is not None
         each = part.of(part.amount / len(wanted))
         first = self.policy.table(next(iter(wanted)))
@@ -406,7 +407,7 @@ class Database:
             advice = f"let the owner raise {left.currency} under [budget] in the policy."
             whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
             raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
-        if not known and (told := self.breaks(question.query)):
+        if not known and (told := question.breaks):
             raise PromiseBroken(self.policy.name, str(question.price), str(left), told)
         tables = {}
         for name, columns in wanted.items():
@@ -433,7 +434,7 @@ class Database:
         receipt = self.ledger.charge(  # on disk before a row is read
             query.spend, self.key(plan), slack=query.slack, question=question.text, analyst=self.analyst
         )
-        with self.pace(plan):
+        with self.pace(receipt.number, plan):
             drawn = self.drawn(question)
         shown = self.ledger.keep(receipt, drawn)  # on disk before it is seen; the first wins
         gains = self.gains(query, paid=True)
@@ -537,8 +538,19 @@ class Question:
             self.database.left,
             self.tuning,
             self.database.gains(self.query, paid=paid),
-            "" if paid else self.database.breaks(self.query),
+            "" if paid else self.breaks,
         )
+
+    @property
+    def breaks(self) -> str:
+        """The promise that it would break, in words."""
+        return self.database.breaks(self.query.spend, self.query.slack)
+
+    @property
+    def parts(self) -> int:
+        """How many releases it takes: with `tune`, one for rows, and three for a column, come first."""
+        wanted = {} if self.tuning is None else self.database.tuned_by(self.plan)
+        return 1 + sum(1 + 3 * len(columns) for columns in wanted.values())
 
     @property
     def key(self) -> str:
@@ -595,6 +607,11 @@ class Batch:
         return self.database.ledger.price_of(self.spend, self.slack)
 
     @property
+    def breaks(self) -> str:
+        """The promise that it would break, in words."""
+        return self.database.breaks(self.spend, self.slack)
+
+    @property
     def apart(self) -> Guarantee:
         """What the questions would cost if they were asked one by one."""
         prices = [question.price for question in self.questions]
@@ -616,7 +633,7 @@ class Batch:
         receipt = ledger.charge(
             self.spend, self.key, slack=self.slack, question=text, analyst=self.database.analyst
         )
-        with self.database.pace(*(question.plan for question in self.questions)):
+        with self.database.pace(receipt.number, *(question.plan for question in self.questions)):
             drawn = self._drawn()
         return self._shown(ledger.keep(receipt, drawn), receipt)
 

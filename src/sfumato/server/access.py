@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import sys
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ class AccessLog:
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path, self._clock = path, clock
+        self._file, self._inode = -1, 0
+        self._opening = threading.Lock()
 
     def write(self, **facts: Any) -> None:
         """One line. A full disk must not stop an answer that is paid for, so it only complains."""
@@ -35,13 +38,24 @@ class AccessLog:
         told = {"at": moment.isoformat(timespec="milliseconds"), **{k: _short(v) for k, v in facts.items()}}
         line = (json.dumps(told, ensure_ascii=True) + "\n").encode()
         try:
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(file, line)
-            finally:
-                os.close(file)
+            os.write(self._opened(), line)
         except OSError as error:
             say("access log not written", file=self.path.name, reason=error.strerror)
+
+    def _opened(self) -> int:
+        """The file, which stays open (a process may have no handle left), until it is moved away."""
+        with self._opening:
+            try:
+                inode = os.stat(self.path).st_ino
+            except FileNotFoundError:
+                inode = 0
+            if self._file < 0 or inode != self._inode:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                fresh = os.open(self.path, flags, 0o600)
+                if self._file >= 0:
+                    os.close(self._file)
+                self._file, self._inode = fresh, os.fstat(fresh).st_ino
+            return self._file
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """The last lines, oldest first."""

@@ -13,7 +13,6 @@ release or an error; they differ only in how they say it.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import hashlib
 import json
 import os
@@ -30,6 +29,8 @@ from sfumato.errors import (
     AccessDenied,
     InvalidParameter,
     KeyReused,
+    LedgerError,
+    PolicyError,
     QueryFailed,
     ServerError,
     SfumatoError,
@@ -41,6 +42,7 @@ from sfumato.server import owner
 from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
+from sfumato.sources.duckdb import identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -63,6 +65,7 @@ PATIENT = 64  # free things of a person that wait for their turn
 HEAVY = 16  # things that wait for their turn because they take long
 MEASURES = 100  # of a question, or of a batch
 WAITING = 64  # new questions that wait for a thread
+LOOKED = 5000  # entries of the ledger in which a new worker looks for charges that were never released
 MINUTE = 60.0
 GUESSES = 20  # wrong tokens from one address in a minute
 
@@ -104,6 +107,7 @@ class Caller:
     person: Person
     door: str
     address: str = ""
+    token: str = ""  # the id of the one that she came in with
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,8 @@ class Desk:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._opening = asyncio.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
-        self._stamp = self._look()
         self.database = open_database(self.path)
+        self._stamp = self._look()
 
     @property
     def name(self) -> str:
@@ -240,6 +244,7 @@ class Desk:
     def check_role(self, caller: Caller, *roles: Role) -> None:
         """Refuse whoever has none of the roles."""
         if not caller.person.may(*roles):
+            self.admit(caller)
             self.note(caller, f"for {' or '.join(roles)}", "AccessDenied")
             raise AccessDenied(
                 f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. "
@@ -356,8 +361,8 @@ class Desk:
             and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
         ):
             return Shown(cast("Release", stored))
-        self._check_deadline(question.plan)
-        return Shown(await self._new(who, question, retried))
+        self._check_deadline(*[question.plan] * question.parts)
+        return Shown(await self._new(caller, database, question, retried))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
         about, told = json.dumps([who, key]), _fingerprint(*wanted)
@@ -395,7 +400,7 @@ class Desk:
             return cast("Releases", stored)
         if await self.in_turn(caller, batch.kept, paid=True) is None:
             self._check_deadline(*(each.plan for each in questions))
-        return await self._new(who, batch, retried)
+        return await self._new(caller, asked[0].database, batch, retried)
 
     def _check_deadline(self, *plans: Plan) -> None:
         """Refuse what would keep a thread for too long: from public facts, so it is free."""
@@ -412,16 +417,18 @@ class Desk:
 
     def _view(self, who: str, database: Database) -> Database:
         """The database as somebody asks it: at the pace of deadlines."""
-        return database.on_behalf_of(who, lambda *plans: self._paced(who, *plans))
+        return database.on_behalf_of(who, lambda receipt, *plans: self._paced(who, receipt, *plans))
 
-    async def _new(self, who: str, asked: Asked[T], retried: _Retried | None) -> T:
+    async def _new(self, caller: Caller, database: Database, asked: Asked[T], retried: _Retried | None) -> T:
         """Run it to its end, whoever still waits for it."""
+        who = caller.person.name
         if sum(self._running.values()) >= self.settings.threads + WAITING:
             raise TooMany("too many new questions are waiting", 5)
         if self._running[who] >= self.settings.running:
             raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
         self._running[who] += 1
-        task = asyncio.create_task(self._run(who, cast("Asked[T]", retried) if retried else asked))
+        act = (cast("Asked[T]", retried) if retried else asked).release
+        task = asyncio.create_task(self._run(who, lambda: self._released(caller, database, act)))
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return await asyncio.shield(task)
@@ -431,13 +438,32 @@ class Desk:
         if not task.cancelled():
             task.exception()  # whoever asked may be gone
 
-    async def _run(self, who: str, asked: Asked[T]) -> T:
+    def _released(self, caller: Caller, database: Database, act: Callable[[], T]) -> T:
+        """Release it, if whoever asked may still ask, and of this policy: it may have waited for a thread."""
+        who, people = caller.person.name, self.people
+        person = people.still(who, caller.token) if caller.token else people.get(who)
+        if person is None or person.revoked:
+            raise AccessDenied(f"{who!r} was shut out while the question waited. Nothing was spent.")
+        if database is not self.database:
+            raise ServerError("the policy changed while the question waited. Nothing was spent. Ask again.")
+        return act()
+
+    async def _run(self, who: str, act: Callable[[], T]) -> T:
         try:
             if await self.read(owner.late, self.database.ledger, who) >= self.settings.late:
                 raise Stopped(who, self.settings.late)
-            running = asyncio.get_running_loop().run_in_executor(self._engine, asked.release)
+            running = asyncio.get_running_loop().run_in_executor(self._engine, act)
             await asyncio.wait([running])
             failure = running.exception()
+            if isinstance(
+                failure, LedgerError
+            ):  # one text, whether the answer or its failure was to be stored
+                say("ledger failed", database=self.name, reason=str(failure))
+                raise LedgerError(
+                    f"the ledger of {self.name!r} cannot be written or read now. If it was charged, "
+                    "the charge stays, and the same question redeems it later without a new one. Let the "
+                    "owner look at the disk, and at the log of the server."
+                )
             if failure is None or isinstance(failure, SfumatoError):
                 return running.result()
             say("internal error", kind=type(failure).__name__)  # never its text
@@ -448,7 +474,7 @@ class Desk:
                 del self._running[who]
 
     @contextmanager
-    def _paced(self, who: str, *plans: Plan) -> Iterator[None]:
+    def _paced(self, who: str, receipt: int, *plans: Plan) -> Iterator[None]:
         """Keep what is done inside until its deadline: only then is it stored, and can be seen in any way.
 
         The thread waits, too, so that nobody can tell from a queue how long somebody else's question took.
@@ -458,18 +484,29 @@ class Desk:
             yield
             failed = False
         finally:
-            self._leave(who, began, plans, failed)
+            self._leave(who, receipt, began, plans, failed)
 
-    def _leave(self, who: str, began: float, plans: Sequence[Plan], failed: bool) -> None:
+    def _leave(self, who: str, receipt: int, began: float, plans: Sequence[Plan], failed: bool) -> None:
         settings, due = self.settings, self._due(plans)
         times = doublings(time.monotonic() - began, due) if settings.deadlines else 0
         if settings.deadlines:
             time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
         if times or failed:  # only now: a note can be seen, too; on disk before anything leaves
             self.counts["late", "failed" if failed else "late"] += 1
-            moment = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat(timespec="seconds")
-            facts = {"analyst": who, "doublings": times, "failed": failed, "at": moment}
-            self.database.ledger.note(owner.LATE, facts, about=who)
+            owner.note_late(self.database.ledger, who, receipt, times, failed=failed)
+
+    async def watch(self) -> None:
+        """Count what was charged and never released, for as long as the worker runs."""
+        settled = max(
+            -1, int((await self.read(lambda: self.database.ledger.head)).partition("-")[0]) - LOOKED
+        )
+        while True:
+            await asyncio.sleep(MINUTE)
+            try:
+                age = 4 * max(MINUTE, self.settings.longest)
+                settled = await self.read(owner.count_open, self.database.ledger, settled, time.time(), age)
+            except SfumatoError as error:
+                say("ledger failed", database=self.name, reason=str(error))
 
     # Around it ----------------------------------------------------------------------------------------
 
@@ -516,21 +553,23 @@ class Desk:
                 database = await self.read(open_database, self.path)
             except SfumatoError as error:
                 say("policy refused", database=self.name, reason=str(error))
+                what = "the policy" if isinstance(error, PolicyError) else "policy or data"
                 raise ServerError(
-                    f"the policy of {self.name!r} was changed and is not right yet, so nothing is answered. "
-                    "Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
+                    f"{what} of {self.name!r} changed, and cannot be used as they are now, so nothing is "
+                    "answered. Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
                 ) from None
             self.database, self._stamp = database, stamp
             self._questions.clear()
             self._shown.clear()
             say("policy opened", database=self.name)
 
-    def _look(self) -> tuple[int, int, int]:
+    def _look(self) -> tuple[int, ...]:
+        """While this is the same, so are the policy, and the file of the data."""
         try:
             found = os.stat(self.path)
         except OSError:
-            return (0, 0, 0)
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size, *identity(self.database.policy.database)
 
     async def finish(self, seconds: float) -> int:
         """Wait for what is running; how much is not done after so long."""
@@ -585,10 +624,8 @@ class _Retried:
                     "that is a new question."
                 )
             price, left = self.asked.price, self.asked.database.left
-            if price.amount > left.amount or price.delta > left.delta:
-                return (
-                    self.asked.release()
-                )  # refused: then the key stands for nothing, and nothing is written
+            if price.amount > left.amount or price.delta > left.delta or self.asked.breaks:
+                return self.asked.release()  # refused: then the key stands for nothing
             self._note(name, version)
         found = self.asked.release()
         if ledger.data_version != version:  # the data changed in between

@@ -43,7 +43,7 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.server import openapi, owner
 from sfumato.server.access import say
 from sfumato.server.desk import Caller, Wanted
-from sfumato.server.people import DAYS, check_days
+from sfumato.server.people import DAYS, check_days, id_of
 from sfumato.server.values import KIND_OF, fields
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ class Door:
             raise self._stranger(request)
         lines = ["# TYPE sfumato_requests_total counter", "# TYPE sfumato_budget gauge"]
         for name, desk, person in callers:
-            desk.check_role(Caller(person, "http", _address(request)), "owner", "auditor")
+            caller = Caller(person, "http", _address(request))
+            desk.admit(caller)
+            desk.check_role(caller, "owner", "auditor")
             label = json.dumps(name)
             for (act, outcome), count in sorted(desk.counts.items()):
                 labels = f'database={label},act={json.dumps(act)},outcome="{outcome}"'
@@ -191,14 +193,13 @@ class Door:
     async def schema(self, request: Request) -> Response:
         """What may be asked about: from the policy, which is public."""
         caller, desk = self._caller(request)
-        desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "schema")
         return _json({**owner.schema(desk.database.policy), "name": caller.person.name})
 
     async def explain(self, request: Request) -> Response:
         """What a question would cost and how exact it would be; free."""
-        caller, desk = self._caller(request)
+        caller, desk = self._caller(request, admitted=False)
         body = await _body(request, {"sql": (str,), **PRICE})
         explanation = await desk.explain(caller, _wanted(body))
         facts = await desk.in_turn(caller, lambda: {**explanation.as_dict(), "text": repr(explanation)})
@@ -206,7 +207,7 @@ class Door:
 
     async def release(self, request: Request) -> Response:
         """Ask: charged once, free when it is asked again."""
-        caller, desk = self._caller(request)
+        caller, desk = self._caller(request, admitted=False)
         desk.check_role(caller, "owner", "analyst")
         body = await _body(request, {"sql": (str,), "level": (str, int, float), **PRICE})
         level, form = str(body.get("level", LEVEL)), _format(request)
@@ -222,8 +223,10 @@ class Door:
 
     async def batch(self, request: Request) -> Response:
         """Several questions as one charge."""
-        caller, desk = self._caller(request)
+        caller, desk = self._caller(request, admitted=False)
         desk.check_role(caller, "owner", "analyst")
+        if _format(request) != JSON:  # said before anything is charged
+            raise Malformed("a batch comes as JSON", 406)
         known = {"questions": (list,), "delta": PRICE["delta"], "level": (str, int, float)}
         body = await _body(request, known)
         level = str(body.get("level", LEVEL))
@@ -242,7 +245,6 @@ class Door:
     async def budget(self, request: Request) -> Response:
         """What was spent and what is left, for whoever asks."""
         caller, desk = self._caller(request)
-        desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "budget")
         return _json(await desk.in_turn(caller, owner.budget, desk.database, caller.person))
@@ -250,7 +252,6 @@ class Door:
     async def history(self, request: Request) -> Response:
         """Every charge: an analyst sees her own, the others all."""
         caller, desk = self._caller(request)
-        desk.admit(caller)
         await desk.refresh()
         desk.note(caller, "history")
         lines = await desk.in_turn(caller, owner.history, desk.database, caller.person)
@@ -266,7 +267,6 @@ class Door:
         """The epsilon that keeps a promise."""
         caller, desk = self._caller(request)
         desk.check_role(caller, "owner", "auditor")
-        desk.admit(caller)
         number = (str, int, float)
         known: dict[str, tuple[type, ...]] = {"secret": (str,), "advantage": number, "within": number}
         known |= {"above": number, "prior": (str, dict, list), "metric": (str,), "group": (int,)}
@@ -395,12 +395,16 @@ class Door:
             raise self._stranger(request)
         return desk
 
-    def _caller(self, request: Request) -> tuple[Caller, Desk]:
-        desk = self._desk(request)
-        person = desk.people.by_token(_bearer(request))
+    def _caller(self, request: Request, *, admitted: bool = True) -> tuple[Caller, Desk]:
+        """Who asks, and of which database; counted, unless the desk does that."""
+        desk, token = self._desk(request), _bearer(request)
+        person = desk.people.by_token(token)
         if person is None:
             raise self._stranger(request, desk)
-        return Caller(person, "http", _address(request)), desk
+        caller = Caller(person, "http", _address(request), id_of(token))
+        if admitted:
+            desk.admit(caller)
+        return caller, desk
 
     def _stranger(self, request: Request, desk: Desk | None = None) -> SfumatoError:
         """The same words for a wrong token, an old one, none, and a database that is not there."""
@@ -410,8 +414,7 @@ class Door:
         except TooMany as error:
             return error
         self._guard.guessed(address)
-        if desk is not None:
-            desk.log_stranger(address, "http")
+        (desk or self._guard).log_stranger(address, "http")
         return AccessDenied(
             "there is no such database here, or the token does not open it: it may be wrong, expired or "
             "revoked. Nothing was spent. The owner gives out tokens: sfumato user add POLICY NAME"
@@ -425,6 +428,14 @@ class _Methods:
         self._door, self._acts = door, acts
 
     async def serve(self, request: Request) -> Response:
+        """An answer, and the end of the connection if something was sent that nobody read."""
+        response = await self._answered(request)
+        sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+        if sent and not request._stream_consumed:
+            response.headers["connection"] = "close"
+        return response
+
+    async def _answered(self, request: Request) -> Response:
         try:
             return await self._acts["GET" if request.method == "HEAD" else request.method](request)
         except Malformed as error:
@@ -466,8 +477,16 @@ def _more(error: SfumatoError, words: Callable[[str], str]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("type", "message", "sql", "file")}
 
 
-async def _missing(request: Request, _: Exception) -> Response:
-    return _error("NotFound", f"{request.method} {request.url.path} is nothing here. See /openapi.json", 404)
+async def _missing(request: Request, error: Exception) -> Response:
+    allowed = (getattr(error, "headers", None) or {}).get("Allow")
+    told = f"{request.method} {request.url.path} is nothing here. See /openapi.json"
+    if allowed:
+        told = f"{request.url.path} takes {allowed}, and not {request.method}. See /openapi.json"
+    response = _error("NotFound", told, 405 if allowed else 404)
+    response.headers["connection"] = "close"
+    if allowed:
+        response.headers["allow"] = allowed
+    return response
 
 
 def _json(facts: Any, status: int = 200) -> Response:

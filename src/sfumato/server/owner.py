@@ -107,11 +107,35 @@ def people(everybody: Iterable[Person], late: dict[str, int]) -> list[dict[str, 
 
 
 def late(ledger: Ledger, who: str) -> int:
-    """How many answers of somebody came late or failed since the owner last looked."""
-    count = 0
+    """How many answers of somebody came late or failed since the owner last looked: each doubling is one,
+    and each receipt whose release failed."""
+    count, failed = 0, set[int]()
     for note in ledger.notes(LATE, who):
-        count = 0 if note.get("looked") else count + max(1, note["doublings"])
-    return count
+        if note.get("looked"):
+            count, failed = 0, set()
+        else:
+            count += note["doublings"]
+            failed |= {note["receipt"]} if note["failed"] else set()
+    return count + len(failed)
+
+
+def count_open(ledger: Ledger, after: int, now: float, age: float) -> int:
+    """Count as failed what was charged long ago and never released: a worker may have been killed, or a disk
+    full. Up to which number everything is settled."""
+    last, found = ledger.open_charges(after)
+    for number, at, who in found:
+        if now - at < age:
+            return number - 1
+        if who and not any(note.get("receipt") == number for note in ledger.notes(LATE, who)):
+            note_late(ledger, who, number, 0, failed=True)
+    return last
+
+
+def note_late(ledger: Ledger, who: str, receipt: int, times: int, *, failed: bool) -> None:
+    """Write down that an answer came late or failed."""
+    moment = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    facts = {"analyst": who, "receipt": receipt, "doublings": times, "failed": failed, "at": moment}
+    ledger.note(LATE, facts, about=who)
 
 
 def looked(ledger: Ledger, who: str) -> None:

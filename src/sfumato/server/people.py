@@ -99,8 +99,8 @@ class People:
     def by_token(self, text: str, *, once: bool = False) -> Person | None:
         """Whose token it is, if it is valid. A one-time token opens nothing but the exchange for another."""
         self._refresh()
-        owner = self._people.get(self._tokens.get(_id_of(text), ""))
-        known = next((each for each in owner.tokens if each.id == _id_of(text)), None) if owner else None
+        owner = self._people.get(self._tokens.get(id_of(text), ""))
+        known = next((each for each in owner.tokens if each.id == id_of(text)), None) if owner else None
         digest = _digest(text)
         same = hmac.compare_digest(digest, known.digest if known else "0" * 64)
         if owner is None or known is None or not same or owner.revoked:
@@ -185,10 +185,10 @@ class People:
         check_days(days)
         with self._changing() as people:
             person = self.by_token(text, once=True)  # under the lock: it is exchanged once
-            if person is None or not any(each.id == _id_of(text) and each.once for each in person.tokens):
+            if person is None or not any(each.id == id_of(text) and each.once for each in person.tokens):
                 return None
             fresh, token = self._token(person, days, once=False)
-            kept = tuple(each for each in person.tokens if each.id != _id_of(text))
+            kept = tuple(each for each in person.tokens if each.id != id_of(text))
             people[person.name] = replace(person, tokens=(*kept, token))
         return fresh
 
@@ -285,7 +285,11 @@ class People:
                 for each in told["people"]
             ]
             self._pepper = bytes.fromhex(told["pepper"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError as error:
+            raise ServerError(
+                f"{self.path.name} cannot be read now ({error.strerror}). Nobody is let in."
+            ) from None
+        except (ValueError, KeyError, TypeError):
             raise ServerError(
                 f"{self.path.name} is not a file of people that this version can read. Nobody is let in. Put "
                 "it back, or remove it and begin anew: sfumato user add POLICY NAME"
@@ -328,7 +332,8 @@ def _random(size: int) -> bytes:
     return SystemCoins().bits(8 * size).to_bytes(size, "little")
 
 
-def _id_of(text: str) -> str:
+def id_of(text: str) -> str:
+    """The id of a token, by which it is known without the rest."""
     parts = text.split("_")
     return parts[1] if len(parts) == 3 and parts[0] == "sfu" else ""
 

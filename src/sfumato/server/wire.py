@@ -59,6 +59,7 @@ IDLE = 3600.0  # seconds that a session may be idle
 SLOW = 60.0  # seconds that a client may take to read
 FULL = 1 << 16  # bytes that may wait to be read
 SESSIONS, HERS = 500, 100  # at a time, in one worker: of everybody, and of one person
+ENTERING = 500  # connections beside those, of whoever is not in yet
 LONGER = 100_000  # letters of several statements that come together
 MESSAGES = 20  # for every thing that may be asked in a second
 SLOWLY = 10_000  # bytes of values that are not read at once
@@ -125,6 +126,9 @@ class Door:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._running) >= SESSIONS + ENTERING:  # strangers must not take all handles of the process
+            writer.close()
+            return
         self._running.add(task)
         session = Session(self, reader, writer)
         try:
@@ -274,8 +278,7 @@ class Session(Statements):
         except scram.Refused:
             guard = next(iter(self._door.desks.values()))  # counts wrong tokens for all of them
             guard.guessed(address)
-            if desk is not None:
-                desk.log_stranger(address, "wire", name)
+            (desk or guard).log_stranger(address, "wire", name)
             with suppress(TooMany):
                 guard.check_guesses(address)
                 raise
@@ -286,7 +289,7 @@ class Session(Statements):
             raise AccessDenied("unknown")
         if self._door.count(person) >= HERS:
             raise TooMany(f"{name!r} has {HERS} sessions already", 10)
-        self.caller, self.desk, self.token = Caller(person, "wire", address), desk, token
+        self.caller, self.desk, self.token = Caller(person, "wire", address, token), desk, token
         self.out += message(b"R", struct.pack("!i", 12) + final.encode()) + frames.AUTHENTICATED
         desk.note(self.caller, "connect")
 

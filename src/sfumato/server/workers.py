@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -33,12 +34,14 @@ from sfumato.server.access import say
 from sfumato.server.desk import Desk, Settings
 from sfumato.server.http import PATIENCE, Door
 from sfumato.server.people import People
+from sfumato.sources.duckdb import share_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BACKLOG = 512
 CONNECTIONS = 1000  # of the HTTP door of one worker
+HANDLES = 65_536  # files and connections of one worker, if the system allows it
 IDLE = 60  # seconds that an HTTP connection may be idle
 GRACE = 30.0  # seconds that running questions get when the server is stopped
 SOON = 5.0  # a worker that dies sooner is not started again at once
@@ -252,6 +255,9 @@ async def work(told: dict[str, Any]) -> None:
         policies=tuple(told["policies"]),
         settings=Settings(**told["settings"]),
     )
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, HANDLES) if most > 0 else HANDLES, most))
+    share_memory(config.workers * len(config.policies))
     desks = _desks(config)
     logging.getLogger("uvicorn.error").addHandler(_Structured())
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -273,7 +279,10 @@ async def work(told: dict[str, Any]) -> None:
         os.write(told["ready"], b"!")
     os.close(told["ready"])
     say("ready", databases=sorted(desks))
+    watching = [asyncio.create_task(desk.watch()) for desk in desks.values()]
     await stop.wait()
+    for task in watching:
+        task.cancel()
     say("stopping")
     if web is not None:
         web.should_exit = True

@@ -42,6 +42,7 @@ _SETTINGS = {
 }
 _ATTACHED = "attached_by_sfumato"
 _COPY = "copy_by_sfumato"
+_FIRST: dict[str, tuple[int, int]] = {}  # the files that this process opened first under their names
 State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
 _INTEGERS = re.compile(
@@ -62,6 +63,7 @@ class DuckDB:
     """A DuckDB file, and the only place that runs anything in it."""
 
     copy: Copy | None = None
+    _identity, _is_another = (0, 0), False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -187,7 +189,12 @@ class DuckDB:
         return texts(plan, self.copy)
 
     def check_version(self) -> None:
-        """Refuse to answer from data that are known to be of yesterday."""
+        """Refuse to answer from data that are known to be of yesterday: a file that another one replaced."""
+        if identity(self.path) != self._identity:
+            raise SourceError(
+                f"{self.path} was replaced or removed since it was opened. Nothing was charged. Open it "
+                "anew, and say that stored releases are about other data: sfumato data-changed POLICY"
+            )
 
     def files(self) -> list[Path]:
         """Where the data are: the last changes may still stand in a log beside the file."""
@@ -223,10 +230,15 @@ class DuckDB:
             return self._made(engine.cursor(), plain)
 
     def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
-        return _guarded(_attach(self.path, plain=True), self.path) if plain else _open(self.path)
+        if plain:
+            self.check_version()  # it must be the same file
+            return _guarded(_attach(self.path, plain=True), self.path)
+        self._identity = identity(self.path)
+        self._is_another = _FIRST.setdefault(str(self.path.absolute()), self._identity) != self._identity
+        return _open(self.path, anew=self._is_another)
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
-        if plain or is_child():
+        if plain or is_child() or self._is_another:
             cursor.execute(f"USE {_ATTACHED}")
         return cursor
 
@@ -259,6 +271,9 @@ class Parquet(DuckDB):
             return found
 
         return answer.map(unchanged)
+
+    def check_version(self) -> None:
+        """The files are read anew by every question."""
 
     def files(self) -> list[Path]:
         return [file for table in self._tables for file in self._files(table)]
@@ -371,7 +386,27 @@ def original_of(policy: Policy) -> DuckDB:
     return DuckDB(policy.database)
 
 
-def _open(path: Path) -> duckdb.DuckDBPyConnection:
+def share_memory(parts: int) -> None:
+    """Give every engine that is opened from now on one of so many parts of the memory that one would take.
+
+    An engine that has too little fails, which is counted; a process that the system kills is worse.
+    """
+    if parts > 1:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        _SETTINGS["memory_limit"] = f"{whole * 8 // 10 // parts // 2**20}MiB"
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Which file stands under a name now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
+
+
+def _open(path: Path, *, anew: bool) -> duckdb.DuckDBPyConnection:
+    """An engine for a file; `anew` if another file was open under this name, which DuckDB would hand out."""
     try:
         found = path.exists()
     except OSError:  # a name no file system takes
@@ -382,7 +417,7 @@ def _open(path: Path) -> duckdb.DuckDBPyConnection:
             "relative path starts at the folder of the policy file."
         )
     try:
-        return _guarded(_attach(path) if is_child() else _connect(path), path)
+        return _guarded(_attach(path) if anew or is_child() else _connect(path), path)
     except duckdb.ConnectionException:
         problem = (
             "is already open in this process with other settings. Close that connection first: sfumato opens "
