@@ -7,21 +7,24 @@ import datetime
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg  # type: ignore[import-untyped]
+import duckdb
 import psycopg
 import pytest
-from tests.serving import Server, hospital, serving
+from tests.serving import ROWS, Server, hospital, serving
 
 import sfumato as sf
 from sfumato.server import owner
-from sfumato.server.desk import FORMS, PATIENT, Caller, Desk, Settings, Shown, Wanted
+from sfumato.server.access import AccessLog
+from sfumato.server.desk import FORMS, MEASURES, PATIENT, Caller, Desk, Settings, Shown, Wanted
 from sfumato.server.people import People
 from sfumato.server.values import _array, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 COUNT = "SELECT COUNT(*) AS n FROM patients"
@@ -223,3 +226,143 @@ def test_many_small_messages_of_one_stop_nobody_else(server: Server) -> None:
                 worst = max(worst, time.monotonic() - start)
         flooding.pgconn.finish()
     assert worst < 10
+
+
+# While a question waits -------------------------------------------------------------------------------
+
+
+def waiting(made: Desk, ana: Caller, meanwhile: Callable[[], Any]) -> Any:
+    """What comes of a question that waits for a thread while something happens."""
+
+    async def both() -> Any:
+        made._engine.submit(time.sleep, 0.5)
+        asked = asyncio.create_task(made.ask(ana, Wanted(COUNT, epsilon="1")))
+        while not made._running:
+            await asyncio.sleep(0.01)
+        meanwhile()
+        await made.refresh()
+        return await asked
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("what", ["person", "token"])
+def test_whoever_is_shut_out_while_her_question_waits_is_not_charged(tmp_path: Path, what: str) -> None:
+    made = desk(hospital(tmp_path), deadlines=False, threads=1)
+    ana = caller(made)
+    token = ana.person.tokens[0].id if what == "token" else ""
+    with pytest.raises(sf.AccessDenied, match="Nothing was spent"):
+        waiting(made, replace(ana, token=token), lambda: made.people.revoke("ana", token))
+    assert made.database.ledger.spent.amount == 0
+
+
+def test_a_question_that_waits_is_not_asked_of_a_policy_that_is_no_more(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False, threads=1)
+    changed = made.path.read_text().replace("high = 110", "high = 120")
+    with pytest.raises(sf.ServerError, match="Ask again"):
+        waiting(made, caller(made), lambda: made.path.write_text(changed))
+    assert made.database.ledger.spent.amount == 0
+
+
+def test_another_file_in_the_place_of_the_data_is_read_from_then_on(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False)
+    ana, library = caller(made), sf.open(made.path)
+
+    def counted() -> float:
+        found: float = asyncio.run(made.ask(ana, Wanted(COUNT, epsilon="10"))).release.rows()[0]["n"]
+        return found
+
+    assert abs(counted() - 2000) < 50
+    with duckdb.connect(str(tmp_path / "new.duckdb")) as connection:
+        connection.execute(ROWS.replace("range(2000)", "range(500)"))
+    (tmp_path / "new.duckdb").replace(tmp_path / "hospital.duckdb")
+    with pytest.raises(sf.SourceError, match="data-changed"):
+        library.sql(f"{COUNT} WHERE age > 1", epsilon="1").release()
+    made.database.data_changed()
+    assert abs(counted() - 500) < 50
+    (tmp_path / "hospital.duckdb").unlink()
+    spent = made.database.ledger.spent
+    with pytest.raises(sf.ServerError, match="sfumato check"):
+        asyncio.run(made.ask(ana, Wanted(f"{COUNT} WHERE age > 2", epsilon="1")))
+    assert made.database.ledger.spent == spent
+
+
+def test_a_charge_that_was_never_released_is_counted_once(tmp_path: Path) -> None:
+    """As after the kill of a worker."""
+    made = desk(hospital(tmp_path), deadlines=False)
+    ledger, question = made.database.ledger, made.database.sql(COUNT, epsilon="1")
+    ledger.charge(question.query.spend, question.key, analyst="ana")
+    now = time.time()
+    assert owner.count_open(ledger, -1, now, 240) < int(ledger.head.partition("-")[0])  # it may be running
+    assert owner.late(ledger, "ana") == 0
+    for _ in range(3):
+        owner.count_open(ledger, -1, now + 300, 240)
+        assert owner.late(ledger, "ana") == 1
+    assert asyncio.run(made.ask(caller(made), Wanted(COUNT, epsilon="1"))).release.cost.amount == 0
+    owner.looked(ledger, "ana")
+    owner.count_open(ledger, -1, now + 300, 240)
+    assert owner.late(ledger, "ana") == 0
+
+
+def test_at_most_so_much_is_planned_at_once(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False)
+    ana = caller(made)
+    sums = [f"SUM(age + {n}) AS s{n}" for n in range(MEASURES + 1)]
+    many = Wanted(f"SELECT {', '.join(sums)} FROM patients", epsilon="1")
+    with pytest.raises(sf.Unsupported, match="at most 100"):
+        asyncio.run(made.explain(ana, many))
+    half = Wanted(f"SELECT {', '.join(sums[:60])} FROM patients", epsilon="1")
+    with pytest.raises(sf.Unsupported, match="at most 100"):
+        asyncio.run(made.batch(ana, [half, half]))
+
+
+def test_all_parts_of_a_tuned_question_are_in_its_deadline(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), longest=1.0)
+    ana, sql = caller(made), "SELECT SUM(cost) AS s FROM visits"
+    with pytest.raises(sf.Unsupported, match="none may after 1 s"):
+        asyncio.run(made.ask(ana, Wanted(sql, epsilon="1", tune="0.5")))
+    assert made.database.ledger.spent.amount == 0
+
+
+def test_a_key_of_a_question_that_breaks_a_promise_stands_for_nothing(tmp_path: Path) -> None:
+    policy = hospital(tmp_path)
+    promise = 'secret = "patients.age"\nwithin = 2\nprior = "uniform"\nadvantage = "0.1"\n'
+    policy.write_text(f"{policy.read_text()}\n[[promise]]\n{promise}")
+    made = desk(policy, deadlines=False)
+    before = len(made.database.ledger.entries())
+    with pytest.raises(sf.PromiseBroken):
+        asyncio.run(made.ask(caller(made), Wanted(COUNT, epsilon="500"), key="mine"))
+    assert len(made.database.ledger.entries()) == before
+
+
+def test_refusals_of_a_role_are_limited_too(tmp_path: Path) -> None:
+    made = Desk(hospital(tmp_path), Settings(rate=1))
+    ana = caller(made)
+    for _ in range(2):
+        with pytest.raises(sf.AccessDenied):
+            made.check_role(ana, "owner")
+    with pytest.raises(sf.TooMany):
+        made.check_role(ana, "owner")
+    assert len(made.log.last(100)) == 2
+
+
+def test_a_log_that_is_moved_away_begins_anew(tmp_path: Path) -> None:
+    log = AccessLog(tmp_path / "a.jsonl")
+    log.write(act="one")
+    log.path.rename(tmp_path / "b.jsonl")
+    log.write(act="two")
+    log.write(act="three")
+    assert [line["act"] for line in log.last(9)] == ["two", "three"]
+    assert [line["act"] for line in AccessLog(tmp_path / "b.jsonl").last(9)] == ["one"]
+    assert log.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_nobody_reads_ends_the_connection(server: Server) -> None:
+    for path in ("/v1/nosuch/release", "/v1/hospital/release", "/nowhere"):
+        with socket.create_connection(("127.0.0.1", server.http), 30) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n{{"
+            connection.sendall(head.encode())
+            told = b""
+            while part := connection.recv(1 << 16):
+                told += part
+        assert b"connection: close" in told.lower()

@@ -17,12 +17,18 @@ from sfumato.server.desk import Settings
 from sfumato.server.people import People
 from sfumato.server.workers import Config, first_tokens, serve
 
+PORT = click.IntRange(0, 65535)
+
 
 @click.command(cls=Friendly)
 @click.argument("policies", nargs=-1, required=True, type=click.Path(dir_okay=False), metavar="POLICY...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--http-port", default=8470, show_default=True, help="Of the HTTP door; 0: any free one.")
-@click.option("--postgres-port", default=5470, show_default=True, help="Of the wire door; 0: any free one.")
+@click.option(
+    "--http-port", default=8470, type=PORT, show_default=True, help="Of the HTTP door; 0: any free one."
+)
+@click.option(
+    "--postgres-port", default=5470, type=PORT, show_default=True, help="Of the wire door; 0: any free one."
+)
 @click.option("--no-http", is_flag=True, help="Leave the HTTP door shut.")
 @click.option("--no-postgres", is_flag=True, help="Leave the wire door shut.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes.")

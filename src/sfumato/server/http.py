@@ -297,7 +297,7 @@ class Door:
         desk.check_role(caller, "owner")
         text = (await _content(request)).decode("utf-8", "replace")
         try:
-            old = await desk.read(owner.replace_policy, desk.path, text)
+            old = await desk.read(owner.replace_policy, desk.path, text, desk.database.policy)
         except (PolicyError, SourceError) as error:
             return _error(type(error).__name__, desk.words(str(error)), 422)
         try:

@@ -143,14 +143,15 @@ def looked(ledger: Ledger, who: str) -> None:
     ledger.note(LATE, {"analyst": who, "looked": True}, about=who)
 
 
-def replace_policy(path: Path, text: str) -> str:
-    """Write another policy in the place of this one, if it is right and reads the same data; the old text.
+def replace_policy(path: Path, text: str, before: Policy) -> str:
+    """Write another policy in the place of one, if it is right and reads the same data; the old text.
+
+    It is compared with the one that was last opened: what stands in the file may be what is to be repaired.
 
     Where the data and the ledger are is decided on the machine: whoever could change that from outside could
     point the server at another file.
     """
-    old = path.read_text(encoding="utf-8-sig")
-    before, after = policies.parse(old, path), policies.parse(text, path)
+    old, after = path.read_text(encoding="utf-8-sig"), policies.parse(text, path)
     for name in ("name", "source", "ledger", "prepared"):
         if getattr(before, name) != getattr(after, name):
             told = "it names where things are, and can only be changed on the machine of the server"
