@@ -208,7 +208,7 @@ def test_a_ledger_replaced_under_a_running_database_answers_nothing(tmp_path: Pa
         "SELECT COUNT(*) FROM visits WHERE ward COLLATE NOCASE = 'a'",
         "SELECT ward, COUNT(*) FROM visits GROUP BY ward LIMIT 50 PERCENT",
         "SELECT ward, COUNT(*) FROM visits GROUP BY ward FETCH FIRST 2 ROWS WITH TIES",
-        "SELECT COUNT(*) FROM visits WHERE age = ANY ([1, 2])",
+        "SELECT COUNT(*) FROM visits WHERE age > ANY ([1, 2])",
         "SELECT COUNT(*) FROM visits WHERE age = $1",
         "\x00",
         ";",

@@ -188,6 +188,11 @@ def test_a_lost_answer_is_asked_for_again_and_charged_once(server: Server) -> No
     lossy.close()
 
 
+def test_a_distant_host_is_not_asked_without_tls() -> None:
+    with pytest.raises(sf.InvalidParameter, match="plain=True"):
+        sf.connect("http://ana@db.example:8470/hospital", token="sfu_a_b")
+
+
 def test_a_server_that_is_not_there_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -292,6 +292,15 @@ def test_a_question_without_a_price_is_told_how_to_give_one(server: Server) -> N
     assert "HINT:  SET sfumato.epsilon = '0.1'" in told
 
 
+@pytest.mark.parametrize("sql", ["SET epsilon = 0.1", "SET sfumato_epsilon = 0.1"])
+def test_a_setting_by_half_its_name_is_told_the_whole(server: Server, sql: str) -> None:
+    told = psql(server, sql)
+    assert "the setting is called sfumato.epsilon" in told.stderr
+    told = psql(server, "SET sfumato.rho = '0.1'", "SELECT count(*) FROM patients")
+    assert "you set sfumato.rho, and this budget is counted in epsilon" in told.stderr
+    assert "Did you mean sfumato.budget" in psql(server, "SHOW sfumato.budgt").stderr
+
+
 def test_more_than_is_left_is_not_spent(server: Server, ana: psycopg.Connection[Any]) -> None:
     before = spent(ana)
     told = psql(server, "SET sfumato.epsilon = '5000'", fresh()).stderr
@@ -317,7 +326,7 @@ def test_whoever_is_not_known_stays_out_and_learns_nothing(
     assert told.returncode == 2
     assert told.stdout == ""
     assert "the name, the database or the token is not right" in told.stderr
-    assert "HINT:  The owner lets people in: sfumato user add POLICY NAME." in told.stderr
+    assert "The owner lets people in: sfumato user add POLICY NAME" in told.stderr
 
 
 def test_whoever_is_revoked_is_thrown_out(server: Server) -> None:

@@ -45,6 +45,7 @@ epsilon = "2"
 [tables.patients]
 unit = "patient_id"
 rows_per_person = 1
+rows = 100_000
 
 [tables.patients.columns]
 patient_id = {{ type = "integer" }}
@@ -55,6 +56,7 @@ diabetic = {{ type = "boolean" }}
 [tables.visits]
 unit = "patient_id"
 rows_per_person = 12
+rows = 210_000
 
 [tables.visits.columns]
 patient_id = {{ type = "integer" }}
@@ -189,6 +191,7 @@ def command(folder: Path, as_json: bool) -> None:
         '  sfumato explain hospital.toml "SELECT region, COUNT(*) FROM patients GROUP BY region" -e 0.1\n'
         "  sfumato budget hospital.toml              every charge, and what is left\n"
         '  sfumato sql hospital.toml "SELECT age FROM patients" -e 0.1     a refusal, and why\n'
+        "  sfumato serve hospital.toml               for psql, pandas and curl\n"
         "  sfumato init YOUR.duckdb                  a policy for your own data"
     )
     if as_json:

@@ -122,6 +122,7 @@ def main() -> None:
       sfumato sql hospital.toml "SELECT ..." -e 0.1
       sfumato budget hospital.toml
       sfumato grant hospital.toml ana -e 0.5
+      sfumato serve hospital.toml                 for psql, pandas and curl
     """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 import sfumato as sf
 from sfumato.cli.main import JSON, Friendly, print_json
+from sfumato.client.remote import is_near
 from sfumato.server.deadlines import UNKNOWN, deadline, size_class
 from sfumato.server.desk import Settings
 from sfumato.server.people import People
@@ -73,7 +73,7 @@ def command(
     """
     if key is not None and certificate is None:
         raise sf.InvalidParameter("key", key, "give --certificate, too: a key alone makes no TLS")
-    if certificate is None and not plain and not _is_near(host):
+    if certificate is None and not plain and not is_near(host):
         told = (
             "others can reach it, and without TLS they could read tokens and releases on the way. Give "
             "--certificate and --key; or --plain, if something in front of it does TLS"
@@ -112,13 +112,6 @@ def command(
     del databases
     welcome = _welcome_json if as_json else _welcome
     serve(config, lambda ports: welcome(config, ports, first_tokens(config.policies)))
-
-
-def _is_near(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _addresses(config: Config, ports: dict[str, int]) -> dict[str, str]:
@@ -166,7 +159,7 @@ def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]
         database.drawn(question)  # sealed, and thrown away: for the owner's clock alone
         took = round(time.monotonic() - began, 3)
         facts = {"name": table.name, "rows": sizes.get(table.name), "leaves_after": due, "took": took}
-        tables.append({**facts, "too_close": took > due / 2})
+        tables.append({**facts, "too_close": took > due / 4})
     people = [each for each in People.beside(policy).all() if not each.revoked]
     who = [{"name": each.name, "role": each.role} for each in people]
     return {"policy": policy, "people": who, "tables": tables}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -65,7 +66,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
     click.echo(
         f"  curl -H 'Authorization: Bearer {token[:8]}...' http://127.0.0.1:8470/v1/{declared.name}/schema"
     )
-    click.echo(f'  sf.connect("http://{name}@127.0.0.1:8470/{declared.name}", token="{token[:8]}...")')
+    click.echo(f'  sf.connect("http://{quote(name)}@127.0.0.1:8470/{declared.name}", token="{token[:8]}...")')
 
 
 @command.command()
@@ -97,7 +98,9 @@ def password(policy: str, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "password": True})
         return
-    click.echo(f"{name} can get a token for it: POST /v1/DATABASE/tokens")
+    click.echo(f"{name} can get a token for it:")
+    where = f"http://127.0.0.1:8470/v1/{sf.open(policy).policy.name}/tokens"
+    click.echo(f"  curl -X POST -u {shlex.quote(name)} {where}")
 
 
 @command.command("list")
@@ -120,7 +123,12 @@ def list_people(policy: str, as_json: bool) -> None:
 
 
 def _row(person: dict[str, Any]) -> list[str]:
-    tokens = [f"{each['id']} ({each['expires'][:10]})" for each in person["tokens"] if not each["revoked"]]
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    tokens = [
+        f"{each['id']} ({'expired' if each['expires'] < now else each['expires'][:10]})"
+        for each in person["tokens"]
+        if not each["revoked"]
+    ]
     state = "shut out" if person["revoked"] else "password" if person["password"] else ""
     return [person["name"], person["role"], ", ".join(tokens) or "-", str(person["late"]), state]
 
@@ -147,5 +155,7 @@ def look(policy: str, name: str, as_json: bool) -> None:
         click.echo(f"  {note.get('at', '')}  {what}")
     if len(notes) > seen + 1:
         click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")
+    if len(notes) == seen + 1:
+        click.echo("  Nothing was late or failed since the last look.")
     today = datetime.datetime.now(datetime.UTC).date()
     click.echo(f"{name} may go on. This is written down in the ledger ({today}).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import http.client
+import ipaddress
 import json
 import math
 import os
@@ -44,17 +45,22 @@ def connect(
     rho: Number | None = None,
     delta: Number | None = None,
     intervals: bool = False,
+    plain: bool = False,
 ) -> Database:
     """A database behind `sfumato serve`, asked over HTTP: sf.connect("https://ana@host:8470/hospital").
 
     The token is given here, in the URL (https://ana:TOKEN@host/hospital), or in SFUMATO_TOKEN. `certificate`
     is a file of certificates to trust besides those of the system. A price given here is that of every
     question that names none, and of cursors; with `intervals`, cursors give the ends of intervals, too.
+    `plain` allows http:// to another machine, if the way to it is safe.
     """
     parts = urllib.parse.urlsplit(url)
     name = parts.path.strip("/")
     if parts.scheme not in ("http", "https") or not parts.hostname or not name or "/" in name:
         raise InvalidParameter("url", url, "write for example https://ana@host:8470/hospital")
+    if parts.scheme == "http" and not plain and not is_near(parts.hostname):
+        told = "others could read the token on the way: write https://, or say plain=True if the way is safe"
+        raise InvalidParameter("url", f"http://{parts.hostname}", told)
     given = token or urllib.parse.unquote(parts.password or "") or os.environ.get("SFUMATO_TOKEN", "")
     if not given:
         told = "give a token: sf.connect(url, token=...), or set SFUMATO_TOKEN. The owner gives them out"
@@ -77,6 +83,14 @@ def connect(
             f"the token is that of {whose!r}, and not of {parts.username!r}. Nothing was asked."
         )
     return database
+
+
+def is_near(host: str) -> bool:
+    """Whether it is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class _Line:
@@ -115,10 +129,14 @@ class _Line:
                 self.close()
                 continue
             return _answer(answer, found)
-        raise ServerError(
-            f"{self._host} does not answer ({problem}). If something was charged, the charge and its release "
-            "are stored there: asking the same again is free."
-        )
+        told = f"{self._host}:{self._port or 'its usual port'} does not answer ({problem})."
+        if problem in ("RemoteDisconnected", "BadStatusLine"):
+            told += " Is this the port for HTTP, and does it want https?"
+        elif problem in ("ConnectionRefusedError", "gaierror"):
+            told += " Is `sfumato serve` running there, on this port?"
+        if body is not None:
+            told += " If it was charged, the charge and its release are stored there: asking again is free."
+        raise ServerError(told)
 
     def _connection(self) -> http.client.HTTPConnection:
         found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)

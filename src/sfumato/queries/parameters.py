@@ -53,16 +53,15 @@ def bind(sql: str, values: Sequence[Given]) -> str:
     """
     if isinstance(values, (str, bytes)):
         raise InvalidParameter("parameters", values, "give a list of values: [...]")
-    if (wanted := count(sql)) != len(values):
-        told = "write $1, $2, ... where the values go"
-        if wanted:
-            told = (
-                f"the text wants {wanted}, up to ${wanted}; where you can give none, write the value itself"
-            )
+    if (wanted := count(sql)) < len(values):
+        told = f"the text has places for {wanted}" if wanted else "write $1, $2, ... where the values go"
         raise InvalidParameter("parameters", len(values), told)
-
-    if any(number == 0 for number, _, _ in values_of(sql)):
-        raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql)
+    for number, start, end in values_of(sql):
+        if number == 0:
+            raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql, span=(start, end))
+        if number > len(values):
+            advice = "Give it (parameters=[...]), or write the value itself."
+            raise SyntaxRefused(f"${number} has no value", advice, sql=sql, span=(start, end))
     return replaced(sql, lambda number: literal(values[number - 1]))
 
 

@@ -248,7 +248,7 @@ class Desk:
             self.note(caller, f"for {' or '.join(roles)}", "AccessDenied")
             raise AccessDenied(
                 f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. "
-                "Nothing was spent."
+                "Nothing was spent. The owner gives roles: sfumato user add POLICY NAME --role ROLE"
             )
 
     # What is free -------------------------------------------------------------------------------------

@@ -417,7 +417,8 @@ class Door:
         (desk or self._guard).log_stranger(address, "http")
         return AccessDenied(
             "there is no such database here, or the token does not open it: it may be wrong, expired or "
-            "revoked. Nothing was spent. The owner gives out tokens: sfumato user add POLICY NAME"
+            "revoked. Nothing was spent. Send it as Authorization: Bearer TOKEN. The owner gives out tokens: "
+            "sfumato user add POLICY NAME"
         )
 
 
@@ -439,7 +440,7 @@ class _Methods:
         try:
             return await self._acts["GET" if request.method == "HEAD" else request.method](request)
         except Malformed as error:
-            return _error("Malformed", str(error), error.status)
+            return _error("Malformed", f"{str(error).rstrip('.')}. Nothing was spent.", error.status)
         except SfumatoError as error:
             return self._refused(error)
         except ClientDisconnect:  # nobody reads it
@@ -455,8 +456,10 @@ class _Methods:
         status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
         if isinstance(error, AccessDenied):
             status = 403 if "is for" in str(error) else 401
-        words = self._door.words
-        response = _error(type(error).__name__, words(str(error)), status, **_more(error, words))
+        words, told = self._door.words, str(error)
+        if isinstance(error, InvalidParameter) and "othing was" not in told:
+            told = f"{told.rstrip('.')}. Nothing was spent."
+        response = _error(type(error).__name__, words(told), status, **_more(error, words))
         if isinstance(error, TooMany):
             response.headers["retry-after"] = str(max(1, round(error.seconds)))
         if status == 401:

@@ -192,6 +192,7 @@ class Statements:
         assert self.caller is not None
         self.desk.check_role(self.caller, "owner", "analyst")
         knobs = prepared.knobs or self.knobs
+        _check_given(sql, values)
         wanted = self._wanted(sql, values, knobs)
         if prepared.is_described:
             question = await self.desk.question(self.caller, wanted)
@@ -216,11 +217,17 @@ class Statements:
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
+            other = "rho" if currency == "epsilon" else "epsilon"
+            told = f"this question has no price: the session does not say which {currency} it may cost"
+            if price[other] is not None:
+                told = f"you set sfumato.{other}, and this budget is counted in {currency}"
             raise Refused(
                 "22023",
-                f"this question has no price: the session does not say which {currency} it may cost",
+                told,
                 f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... tells what that gives, free of "
-                "charge. What is left: SHOW sfumato.budget",
+                f"charge. With the connection: options=-c sfumato.{currency}={much}. What is left: SHOW "
+                "sfumato.budget",
+                "Nothing was spent.",
             )
         used = values[: parameters.count(sql)]
         return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in used))
@@ -421,9 +428,13 @@ class Statements:
             return Result(NOTHING[word])
         if word in WRITES:
             told = f"{word} is refused: this door only answers SELECT"
-            raise Refused("25006", told, detail="Nothing was spent and no row was read.")
+            hint = "For a file: psql --csv -c 'SELECT ...' > FILE" if word == "COPY" else ""
+            raise Refused("25006", told, hint, "Nothing was spent and no row was read.")
         if word in ("LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
-            raise Refused("0A000", f"{word} is not supported here", "Send the SELECT itself.")
+            hint = (
+                "Send the SELECT itself." if word in ("PREPARE", "EXECUTE") else "There is nothing to hear."
+            )
+            raise Refused("0A000", f"{word} is not supported here", hint)
         raise SyntaxRefused(
             f"{word} is nothing that this door knows", "Write a SELECT.", sql=sql, span=(0, len(word))
         )

@@ -133,6 +133,9 @@ class Knobs:
         key = name.lower()
         if len(value) > LONGEST or (key not in self.values and len(self.values) >= MOST):
             raise InvalidParameter(name, value, f"a setting has at most {LONGEST} letters; there are {MOST}")
+        ours = f"sfumato.{key.removeprefix('sfumato_')}"
+        if ours in OURS:
+            raise InvalidParameter(name, value, f"the setting is called {ours}")
         if key.startswith("sfumato."):
             value = self._checked(key, value)
         elif key in FIXED:
@@ -228,7 +231,7 @@ class Knobs:
             name, name
         )
         if key not in self.values:
-            raise UnknownName("setting", name, self.values, sql="", span=None)
+            raise UnknownName("setting", name, [*self.values, "sfumato.budget"], sql="", span=None)
         return self.values[key]
 
     def price(self) -> dict[str, str | None]:

@@ -554,6 +554,8 @@ class Session(Statements):
         told, hint, detail, place = self.desk.words(str(error)), "", "", 0
         if isinstance(error, UnknownName):
             code = "42P01" if "table" in error.kind else "42704" if error.kind == "setting" else "42703"
+        if isinstance(error, (InvalidParameter, AccessDenied)) and "othing was spent" not in told:
+            detail = "Nothing was spent."
         if isinstance(error, QueryRefused):
             told, hint = self.desk.words(error.problem), self.desk.words(error.advice)
             detail = "Nothing was spent and no row was read."
@@ -581,7 +583,11 @@ class Session(Statements):
                 await asyncio.wait_for(self._writer.drain(), SLOW)
 
 
-_WAY_IN = "The owner lets people in: sfumato user add POLICY NAME. The token is the password."
+_WAY_IN = (
+    "The database is called as in its policy, and psql without one takes your name for it. The token is the "
+    "password; a one-time token, or a password of yours, gets you one over HTTP: POST /v1/DATABASE/tokens. "
+    "The owner lets people in: sfumato user add POLICY NAME"
+)
 
 
 def _check_length(sql: str) -> None:

@@ -68,10 +68,13 @@ class Config:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for name, file in (("certificate", self.certificate), ("key", self.key)):
+            if file is not None and not Path(file).is_file():
+                raise InvalidParameter(name, file, "there is no such file")
         try:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
-            why = error.strerror or error
+            why = "it is no PEM" if "PEM" in str(error) else error.strerror or error
             told = f"it cannot be used with its key ({why}): give PEM files that belong together"
             raise InvalidParameter("certificate", self.certificate, told) from None
         return context
@@ -180,11 +183,11 @@ def _bound(host: str, port: int, name: str) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
         found.listen(BACKLOG)
+    except socket.gaierror:
+        raise InvalidParameter("host", host, "it is no address of this machine") from None
     except OSError as error:
-        told = (
-            f"{host} cannot be listened on there ({error.strerror}): see what uses it, or take another port"
-        )
-        raise InvalidParameter(f"{name} port", port, told) from None
+        told = f"{host} cannot be listened on there ({error.strerror}): see what uses it, or take another"
+        raise InvalidParameter(f"{name} port", port, f"{told}: --{name}-port {port + 1}") from None
     return found
 
 
