@@ -201,6 +201,7 @@ class Desk:
         self._opening = asyncio.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
         self.database = open_database(self.path)
+        self._data = str(self.database.policy.database)
         self._stamp = self._look()
 
     @property
@@ -558,7 +559,7 @@ class Desk:
                     f"{what} of {self.name!r} changed, and cannot be used as they are now, so nothing is "
                     "answered. Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
                 ) from None
-            self.database, self._stamp = database, stamp
+            self.database, self._data, self._stamp = database, str(database.policy.database), stamp
             self._questions.clear()
             self._shown.clear()
             say("policy opened", database=self.name)
@@ -569,7 +570,7 @@ class Desk:
             found = os.stat(self.path)
         except OSError:
             return ()
-        return found.st_ino, found.st_mtime_ns, found.st_size, *identity(self.database.policy.database)
+        return found.st_ino, found.st_mtime_ns, found.st_size, *identity(self._data)
 
     async def finish(self, seconds: float) -> int:
         """Wait for what is running; how much is not done after so long."""

@@ -396,10 +396,10 @@ def share_memory(parts: int) -> None:
         _SETTINGS["memory_limit"] = f"{whole * 8 // 10 // parts // 2**20}MiB"
 
 
-def identity(path: Path) -> tuple[int, int]:
+def identity(path: Path | str) -> tuple[int, int]:
     """Which file stands under a name now."""
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return (0, 0)
     return found.st_dev, found.st_ino
