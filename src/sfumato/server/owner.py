@@ -115,7 +115,7 @@ def late(ledger: Ledger, who: str) -> int:
             count, failed = 0, set()
         else:
             count += note["doublings"]
-            failed |= {note["receipt"]} if note["failed"] else set()
+            failed |= {note.get("receipt", -1)} if note["failed"] else set()
     return count + len(failed)
 
 
