@@ -59,6 +59,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 KNOWN = 500  # questions that are remembered as plans
 STORED = 500  # releases that are remembered as they are shown
+FACTS = 50  # budgets that are remembered
 LONGEST_KEY = 200
 FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
 PATIENT = 64  # free things of a person that wait for their turn
@@ -194,6 +195,7 @@ class Desk:
         self._waiting: Counter[str] = Counter()
         self._questions: Recent[Question] = Recent(KNOWN)
         self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
+        self._facts: Recent[tuple[tuple[int, int], Any]] = Recent(FACTS)
         self._buckets: dict[str, Bucket] = {}
         self._running: Counter[str] = Counter()
         self._guesses: dict[str, list[float]] = defaultdict(list)
@@ -315,6 +317,18 @@ class Desk:
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
         """Do something free and short in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
+
+    async def unchanged(self, caller: Caller, what: str, act: Callable[[Database, Person], T]) -> T:
+        """Something small about all of the ledger: looked up again only when that has grown."""
+        await self.refresh()
+        database, person, stamp = self.database, caller.person, self._moment()
+        known = self._facts.get((what, person.name, person.role))
+        if known is not None and known[0] == stamp is not None:
+            return cast("T", known[1])
+        found = await self.in_turn(caller, act, database, person)
+        if stamp is not None and database is self.database:
+            self._facts.put((what, person.name, person.role), (stamp, found))
+        return found
 
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
         """Look something up in the catalog."""
@@ -562,6 +576,7 @@ class Desk:
             self.database, self._data, self._stamp = database, str(database.policy.database), stamp
             self._questions.clear()
             self._shown.clear()
+            self._facts.clear()
             say("policy opened", database=self.name)
 
     def _look(self) -> tuple[int, ...]:

@@ -245,9 +245,8 @@ class Door:
     async def budget(self, request: Request) -> Response:
         """What was spent and what is left, for whoever asks."""
         caller, desk = self._caller(request)
-        await desk.refresh()
         desk.note(caller, "budget")
-        return _json(await desk.in_turn(caller, owner.budget, desk.database, caller.person))
+        return _json(await desk.unchanged(caller, "budget", owner.budget))
 
     async def history(self, request: Request) -> Response:
         """Every charge: an analyst sees her own, the others all."""
