@@ -277,8 +277,8 @@ class Ledger:
 
     @_plainly
     def open_charges(self, after: int) -> tuple[int, tuple[tuple[int, float, str], ...]]:
-        """Charges after a number whose release is not stored (their numbers, moments and analysts), and the
-        last number there is."""
+        """Charges of this database after a number whose release is not stored (their numbers, moments and
+        analysts), and the last number there is."""
         rows = self.store.read(
             "SELECT c.number, c.at, c.body FROM entries c WHERE c.number > ? AND c.kind = 'charge'"
             " AND NOT EXISTS (SELECT 1 FROM entries r"
@@ -286,8 +286,12 @@ class Ledger:
             " ORDER BY c.number",
             (after,),
         )
-        found = ((number, at / SECOND, json.loads(body).get("analyst", "")) for number, at, body in rows)
-        return self.book.last().number, tuple(found)
+        last, found = self.book.last().number, [(number, at, json.loads(body)) for number, at, body in rows]
+        return last, tuple(
+            (number, at / SECOND, body.get("analyst", ""))
+            for number, at, body in found
+            if body.get("database") == self.name
+        )
 
     @_plainly
     def entries(self) -> tuple[Entry, ...]:

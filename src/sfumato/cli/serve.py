@@ -16,6 +16,7 @@ from sfumato.server.deadlines import UNKNOWN, deadline, size_class
 from sfumato.server.desk import Settings
 from sfumato.server.people import People
 from sfumato.server.workers import Config, first_tokens, serve
+from sfumato.sources.duckdb import share_memory
 
 PORT = click.IntRange(0, 65535)
 
@@ -94,6 +95,7 @@ def command(
         key=key,
         settings=Settings(rate, running, threads, late, pace, longest, deadlines=not no_deadlines),
     )
+    share_memory(workers * len(policies))
     databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
     names = [database.policy.name for database in databases]
     if twice := [name for name in names if names.count(name) > 1]:

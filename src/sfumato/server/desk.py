@@ -34,6 +34,7 @@ from sfumato.errors import (
     QueryFailed,
     ServerError,
     SfumatoError,
+    SourceError,
     Stopped,
     TooMany,
     Unsupported,
@@ -42,7 +43,6 @@ from sfumato.server import owner
 from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
-from sfumato.sources.duckdb import identity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -202,9 +202,8 @@ class Desk:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._opening = asyncio.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
-        self.database = open_database(self.path)
-        self._data = str(self.database.policy.database)
         self._stamp = self._look()
+        self.database = open_database(self.path)
 
     @property
     def name(self) -> str:
@@ -251,7 +250,8 @@ class Desk:
             self.note(caller, f"for {' or '.join(roles)}", "AccessDenied")
             raise AccessDenied(
                 f"{caller.person.name!r} is {caller.person.role}, and this is for: {', '.join(roles)}. "
-                "Nothing was spent. The owner gives roles: sfumato user add POLICY NAME --role ROLE"
+                "Nothing was spent. The owner changes roles: sfumato user revoke POLICY NAME, then sfumato "
+                "user add POLICY NAME --role ROLE"
             )
 
     # What is free -------------------------------------------------------------------------------------
@@ -376,6 +376,8 @@ class Desk:
             and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
         ):
             return Shown(cast("Release", stored))
+        if await self.is_outdated(database):
+            return await self._ask(caller, wanted, key)
         self._check_deadline(*[question.plan] * question.parts)
         return Shown(await self._new(caller, database, question, retried))
 
@@ -414,6 +416,8 @@ class Desk:
         ):
             return cast("Releases", stored)
         if await self.in_turn(caller, batch.kept, paid=True) is None:
+            if await self.is_outdated(asked[0].database):
+                return await self._batch(caller, wanted, delta, key)
             self._check_deadline(*(each.plan for each in questions))
         return await self._new(caller, asked[0].database, batch, retried)
 
@@ -457,11 +461,17 @@ class Desk:
         """Release it, if whoever asked may still ask, and of this policy: it may have waited for a thread."""
         who, people = caller.person.name, self.people
         person = people.still(who, caller.token) if caller.token else people.get(who)
-        if person is None or person.revoked:
+        if person is None or person.revoked or person.role != caller.person.role:
             raise AccessDenied(f"{who!r} was shut out while the question waited. Nothing was spent.")
         if database is not self.database:
             raise ServerError("the policy changed while the question waited. Nothing was spent. Ask again.")
-        return act()
+        try:
+            return act()
+        except SourceError:  # before a charge; afterwards everything is a QueryFailed
+            self._stamp = ()
+            raise ServerError(
+                "the data changed while the question waited. Nothing was spent. Ask again."
+            ) from None
 
     async def _run(self, who: str, act: Callable[[], T]) -> T:
         try:
@@ -512,14 +522,15 @@ class Desk:
 
     async def watch(self) -> None:
         """Count what was charged and never released, for as long as the worker runs."""
-        settled = max(
-            -1, int((await self.read(lambda: self.database.ledger.head)).partition("-")[0]) - LOOKED
-        )
+        settled: int | None = None
         while True:
             await asyncio.sleep(MINUTE)
+            age, ledger = 4 * max(MINUTE, self.settings.longest), self.database.ledger
             try:
-                age = 4 * max(MINUTE, self.settings.longest)
-                settled = await self.read(owner.count_open, self.database.ledger, settled, time.time(), age)
+                if settled is None:
+                    head = await self.read(lambda ledger=ledger: ledger.head)
+                    settled = max(-1, int(head.partition("-")[0]) - LOOKED)
+                settled = await self.read(owner.count_open, ledger, settled, time.time(), age)
             except SfumatoError as error:
                 say("ledger failed", database=self.name, reason=str(error))
 
@@ -562,7 +573,7 @@ class Desk:
         if stamp == self._stamp:
             return
         async with self._opening:
-            if stamp == self._stamp:
+            if (stamp := self._look()) == self._stamp:
                 return
             try:
                 database = await self.read(open_database, self.path)
@@ -573,19 +584,29 @@ class Desk:
                     f"{what} of {self.name!r} changed, and cannot be used as they are now, so nothing is "
                     "answered. Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
                 ) from None
-            self.database, self._data, self._stamp = database, str(database.policy.database), stamp
+            self.database, self._stamp = database, stamp
             self._questions.clear()
             self._shown.clear()
             self._facts.clear()
             say("policy opened", database=self.name)
 
     def _look(self) -> tuple[int, ...]:
-        """While this is the same, so are the policy, and the file of the data."""
+        """While this is the same, so is the policy."""
         try:
             found = os.stat(self.path)
         except OSError:
-            return ()
-        return found.st_ino, found.st_mtime_ns, found.st_size, *identity(self._data)
+            return (0,)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    async def is_outdated(self, database: Database) -> bool:
+        """Whether the data changed since it was opened; then it is opened anew, or nothing is answered."""
+        try:
+            await self.read(database.check_version)
+        except SourceError:
+            if database is self.database:
+                self._stamp = ()
+                await self.refresh()
+        return database is not self.database
 
     async def finish(self, seconds: float) -> int:
         """Wait for what is running; how much is not done after so long."""

@@ -147,6 +147,7 @@ class Door:
         for desk in self._desks.values():
             try:
                 await desk.refresh()
+                await desk.is_outdated(desk.database)
                 await desk.read(lambda desk=desk: desk.database.ledger.head)
             except SfumatoError:
                 ready = False

@@ -110,12 +110,12 @@ def late(ledger: Ledger, who: str) -> int:
     """How many answers of somebody came late or failed since the owner last looked: each doubling is one,
     and each receipt whose release failed."""
     count, failed = 0, set[int]()
-    for note in ledger.notes(LATE, who):
+    for n, note in enumerate(ledger.notes(LATE, who)):
         if note.get("looked"):
             count, failed = 0, set()
         else:
             count += note["doublings"]
-            failed |= {note.get("receipt", -1)} if note["failed"] else set()
+            failed |= {note.get("receipt", -n)} if note["failed"] else set()
     return count + len(failed)
 
 
@@ -151,7 +151,8 @@ def replace_policy(path: Path, text: str, before: Policy) -> str:
     Where the data and the ledger are is decided on the machine: whoever could change that from outside could
     point the server at another file.
     """
-    old, after = path.read_text(encoding="utf-8-sig"), policies.parse(text, path)
+    old = path.read_bytes().decode("utf-8-sig", "replace") if path.exists() else ""
+    after = policies.parse(text, path)
     for name in ("name", "source", "ledger", "prepared"):
         if getattr(before, name) != getattr(after, name):
             told = "it names where things are, and can only be changed on the machine of the server"

@@ -222,7 +222,7 @@ class Knobs:
         """Back to what it was when the connection began."""
         if name.lower() != "all":
             return self.set(name, self.first.get(name.lower(), ""))
-        self.values = dict(self.first)
+        self.values, self.before = dict(self.first), {}
         return [(shown, self.values[key]) for key, shown in REPORTED.items()]
 
     def show(self, name: str) -> str:

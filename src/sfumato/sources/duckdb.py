@@ -42,7 +42,9 @@ _SETTINGS = {
 }
 _ATTACHED = "attached_by_sfumato"
 _COPY = "copy_by_sfumato"
-_FIRST: dict[str, tuple[int, int]] = {}  # the files that this process opened first under their names
+SMALLEST = 512  # MiB of memory with which an engine is opened
+Seen = tuple[tuple[str, int, int, int], ...]  # files: their inodes, sizes and times
+_FIRST: dict[str, Seen] = {}  # what this process opened first under a name
 State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
 _INTEGERS = re.compile(
@@ -63,7 +65,8 @@ class DuckDB:
     """A DuckDB file, and the only place that runs anything in it."""
 
     copy: Copy | None = None
-    _identity, _is_another = (0, 0), False
+    _seen: Seen = ()
+    _is_another = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -189,12 +192,20 @@ class DuckDB:
         return texts(plan, self.copy)
 
     def check_version(self) -> None:
-        """Refuse to answer from data that are known to be of yesterday: a file that another one replaced."""
-        if identity(self.path) != self._identity:
+        """Refuse to answer from data that are known to be of yesterday: from files that were replaced."""
+        if self._now() != self._seen:
             raise SourceError(
-                f"{self.path} was replaced or removed since it was opened. Nothing was charged. Open it "
-                "anew, and say that stored releases are about other data: sfumato data-changed POLICY"
+                f"{self.path} was replaced, changed or removed since it was opened. Nothing was charged. "
+                "Open it anew, and say that stored releases are about other data: sfumato data-changed POLICY"
             )
+
+    def _now(self) -> Seen:
+        """Which files hold the data, and which they are; nothing if one of them is gone."""
+        try:
+            found = [(str(file), os.stat(file)) for file in self.files()]
+        except OSError:
+            return ()
+        return tuple((name, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)
 
     def files(self) -> list[Path]:
         """Where the data are: the last changes may still stand in a log beside the file."""
@@ -233,8 +244,8 @@ class DuckDB:
         if plain:
             self.check_version()  # it must be the same file
             return _guarded(_attach(self.path, plain=True), self.path)
-        self._identity = identity(self.path)
-        self._is_another = _FIRST.setdefault(str(self.path.absolute()), self._identity) != self._identity
+        self._seen = self._now()
+        self._is_another = _FIRST.setdefault(str(self.path.absolute()), self._seen) != self._seen
         return _open(self.path, anew=self._is_another)
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
@@ -272,9 +283,6 @@ class Parquet(DuckDB):
 
         return answer.map(unchanged)
 
-    def check_version(self) -> None:
-        """The files are read anew by every question."""
-
     def files(self) -> list[Path]:
         return [file for table in self._tables for file in self._files(table)]
 
@@ -294,6 +302,10 @@ class Parquet(DuckDB):
                 f"there is no folder {self.path}. Nothing was changed. Check [source] parquet in the policy; "
                 "a relative path starts at the folder of the policy file."
             )
+        if plain:
+            self.check_version()  # they must be the same files
+        elif beside is None:
+            self._seen = self._now()
         connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
         if beside is not None:
             connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
@@ -392,17 +404,11 @@ def share_memory(parts: int) -> None:
     An engine that has too little fails, which is counted; a process that the system kills is worse.
     """
     if parts > 1:
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        _SETTINGS["memory_limit"] = f"{whole * 8 // 10 // parts // 2**20}MiB"
-
-
-def identity(path: Path | str) -> tuple[int, int]:
-    """Which file stands under a name now."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino
+        with duckdb.connect(":memory:") as connection:  # it knows the limits of containers, too
+            told = str(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
+        number, unit = told.split()
+        whole = float(number) * {"KiB": 2**-10, "MiB": 1, "GiB": 2**10, "TiB": 2**20}.get(unit, 2**-20)
+        _SETTINGS["memory_limit"] = f"{max(SMALLEST, int(whole / parts))}MiB"
 
 
 def _open(path: Path, *, anew: bool) -> duckdb.DuckDBPyConnection:
