@@ -17,11 +17,13 @@ import pytest
 from tests.serving import ROWS, Server, hospital, serving
 
 import sfumato as sf
+from sfumato.queries import policy as policies
 from sfumato.server import owner
 from sfumato.server.access import AccessLog
 from sfumato.server.desk import FORMS, MEASURES, PATIENT, Caller, Desk, Settings, Shown, Wanted
 from sfumato.server.people import People
 from sfumato.server.values import _array, read
+from sfumato.sources import duckdb as duckdb_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -264,27 +266,107 @@ def test_a_question_that_waits_is_not_asked_of_a_policy_that_is_no_more(tmp_path
     assert made.database.ledger.spent.amount == 0
 
 
-def test_another_file_in_the_place_of_the_data_is_read_from_then_on(tmp_path: Path) -> None:
+def write(place: Path, people: int) -> None:
+    """A small hospital of so many people."""
+    with duckdb.connect(str(place)) as connection:
+        connection.execute(ROWS.replace("range(2000)", f"range({people})"))
+
+
+def counted(made: Desk, ana: Caller, sql: str = COUNT) -> float:
+    found: float = asyncio.run(made.ask(ana, Wanted(sql, epsilon="10"))).release.rows()[0]["n"]
+    return found
+
+
+@pytest.mark.parametrize("way", ["moved", "copied", "log"])
+def test_other_data_in_the_place_of_the_data_are_read_from_then_on(tmp_path: Path, way: str) -> None:
     made = desk(hospital(tmp_path), deadlines=False)
     ana, library = caller(made), sf.open(made.path)
-
-    def counted() -> float:
-        found: float = asyncio.run(made.ask(ana, Wanted(COUNT, epsilon="10"))).release.rows()[0]["n"]
-        return found
-
-    assert abs(counted() - 2000) < 50
-    with duckdb.connect(str(tmp_path / "new.duckdb")) as connection:
-        connection.execute(ROWS.replace("range(2000)", "range(500)"))
-    (tmp_path / "new.duckdb").replace(tmp_path / "hospital.duckdb")
+    data, fresh = tmp_path / "hospital.duckdb", tmp_path / "new.duckdb"
+    assert abs(counted(made, ana) - 2000) < 50
+    if way == "log":  # the last changes stand beside the file
+        fresh.write_bytes(data.read_bytes())
+        connection = duckdb.connect(str(fresh))
+        connection.execute("SET checkpoint_threshold = '1TB'; DELETE FROM patients WHERE patient_id >= 500")
+        (tmp_path / "hospital.duckdb.wal").write_bytes((tmp_path / "new.duckdb.wal").read_bytes())
+        connection.close()
+    else:
+        write(fresh, 500)
+        fresh.replace(data) if way == "moved" else data.write_bytes(fresh.read_bytes())
     with pytest.raises(sf.SourceError, match="data-changed"):
         library.sql(f"{COUNT} WHERE age > 1", epsilon="1").release()
     made.database.data_changed()
-    assert abs(counted() - 500) < 50
-    (tmp_path / "hospital.duckdb").unlink()
+    assert abs(counted(made, ana) - 500) < 50
+    assert (
+        abs(sf.open(made.path).sql(f"{COUNT} WHERE age > -2", epsilon="10").release().rows()[0]["n"] - 500)
+        < 50
+    )
+    data.unlink()
     spent = made.database.ledger.spent
     with pytest.raises(sf.ServerError, match="sfumato check"):
         asyncio.run(made.ask(ana, Wanted(f"{COUNT} WHERE age > 2", epsilon="1")))
     assert made.database.ledger.spent == spent
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_files_that_come_and_go_are_seen(tmp_path: Path, prepared: bool) -> None:
+    policy, folder = hospital(tmp_path), tmp_path / "files" / "patients"
+    folder.mkdir(parents=True)
+    text = policy.read_text().partition("[tables.visits]")[0]
+    more = '\nprepared = "copy.duckdb"' if prepared else ""
+    policy.write_text(text.replace('duckdb = "hospital.duckdb"', f'parquet = "files"{more}'))
+
+    def put(name: str, since: int) -> None:
+        rows = f"(SELECT * REPLACE (patient_id + {since} AS patient_id) FROM patients) TO '{folder / name}'"
+        with duckdb.connect(str(tmp_path / "hospital.duckdb"), read_only=True) as connection:
+            connection.execute(f"COPY {rows} (FORMAT parquet)")
+        if prepared:
+            duckdb_source.prepare(policies.load(policy))
+
+    put("a.parquet", 0)
+    made = desk(policy, deadlines=False)
+    ana = caller(made)
+    assert abs(counted(made, ana) - 2000) < 50
+    put("b.parquet", 10_000)
+    made.database.data_changed()
+    assert abs(counted(made, ana) - 4000) < 50
+    for name in ("a.parquet", "b.parquet"):
+        (folder / name).unlink()
+        put(f"new {name}", ord(name[0]))
+        made.database.data_changed()
+        counted(made, ana)
+    assert owner.late(made.database.ledger, "ana") == 0
+
+
+def test_a_policy_that_changes_while_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = hospital(tmp_path)
+
+    def changing(path: Path) -> sf.Database:
+        found = sf.open(path)
+        monkeypatch.undo()
+        policy.write_text(policy.read_text().replace("high = 110", "high = 120"))
+        return found
+
+    monkeypatch.setattr("sfumato.server.desk.open_database", changing)
+    made = desk(policy)
+    asyncio.run(made.refresh())
+    age = made.database.policy.tables[0].column("age")
+    assert age is not None
+    assert age.high == 120
+
+
+def test_a_namesake_of_another_database_on_the_ledger_does_not_count(tmp_path: Path) -> None:
+    first = desk(hospital(tmp_path), deadlines=False)
+    text = first.path.read_text().replace("[budget]", '[budget]\nledger = "hospital.ledger"')
+    other = tmp_path / "other.toml"
+    other.write_text(f'name = "other"\n{text}')
+    second = desk(other, deadlines=False)
+    question = first.database.sql(COUNT, epsilon="1")
+    first.database.ledger.charge(question.query.spend, question.key, analyst="ana")
+    for made, late in ((first, 1), (second, 0)):
+        owner.count_open(made.database.ledger, -1, time.time() + 300, 240)
+        assert owner.late(made.database.ledger, "ana") == late
 
 
 def test_a_charge_that_was_never_released_is_counted_once(tmp_path: Path) -> None:
