@@ -13,7 +13,7 @@ not that of a catalog query, which `lookup` reads itself), and SCRAM (RFC 5802, 
     deadlines   when an answer leaves
     http        the HTTP API                    openapi     its description
     wire        the Postgres wire door          frames, values, scram    its messages, types and handshake
-    session     what it does with a statement   statements               settings, and what is no question
+    session     what it does with a statement   statements, cursors      settings, and what is no question
     catalog     what pg_catalog says of the policy's tables; lookup, evaluate and scalars answer queries on it
     workers     processes, sockets, stopping
 """
