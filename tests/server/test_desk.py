@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import socket
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -237,12 +238,14 @@ def waiting(made: Desk, ana: Caller, meanwhile: Callable[[], Any]) -> Any:
     """What comes of a question that waits for a thread while something happens."""
 
     async def both() -> Any:
-        made._engine.submit(time.sleep, 0.5)
+        busy = threading.Event()
+        made._engine.submit(busy.wait)
         asked = asyncio.create_task(made.ask(ana, Wanted(COUNT, epsilon="1")))
         while not made._running:
             await asyncio.sleep(0.01)
         meanwhile()
         await made.refresh()
+        busy.set()
         return await asked
 
     return asyncio.run(both())
