@@ -179,6 +179,20 @@ def test_psql_describes_a_table(server: Server, table: str) -> None:
     ]
 
 
+def test_comments_say_what_the_policy_declares(server: Server) -> None:
+    told = psql(server, r"\d+ patients", r"\dt+").stdout
+    assert "from 0 to 110" in told
+    assert "one of: north, east, south, west" in told
+    assert "a row belongs to: patient_id; about 2,000 rows" in told
+    engine = sqlalchemy.create_engine(url(server, "psycopg"))
+    looked = sqlalchemy.inspect(engine)
+    assert looked.get_table_comment("visits") == {"text": "a row belongs to: patient_id; about 6,000 rows"}
+    assert {each["name"]: each["comment"] for each in looked.get_columns("visits")}[
+        "cost"
+    ] == "from 0 to 1,000"
+    engine.dispose()
+
+
 def test_psql_says_that_a_table_is_not_there(server: Server) -> None:
     told = psql(server, r"\d nosuch")
     assert (told.returncode, told.stdout) == (1, "")
@@ -752,7 +766,6 @@ def test_sqlalchemy_inspects_the_policy(engine: Engine) -> None:
     ]  # fmt: skip
     assert [ask("patients") for ask in nothing] == [[], [], [], []]
     assert (seen.get_view_names(), seen.get_sequence_names()) == ([], [])
-    assert seen.get_table_comment("patients") == {"text": None}
 
 
 def test_sqlalchemy_reflects_the_policy(engine: Engine) -> None:

@@ -1,8 +1,9 @@
 """What pg_catalog and information_schema say: the tables of the policy, and nothing else.
 
 Clients look at the catalog before they ask. It is made from the policy, which is public; no engine is asked,
-so nothing about a row, a count or an index can come from it. Of PostgreSQL's own objects it holds the types
-that the wire door speaks; most catalogs are empty. `catalog.txt` lists their columns.
+so nothing about a row, a count or an index can come from it. Comments on tables and columns say what the
+policy declares of them. Of PostgreSQL's own objects it holds the types that the wire door speaks; most
+catalogs are empty. `catalog.txt` lists their columns.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from sfumato.curator import show
 from sfumato.server.values import BY_OID, CHAR, ELEMENT, INT4, NAME, OF_KIND, OID, TEXT, TYPES, Reg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sfumato.queries.declared import Column, Table
     from sfumato.queries.policy import Policy
 
 VERSION = "15.0"  # of PostgreSQL, as clients are told: what they send depends on it
 PG_CATALOG, INFORMATION, PUBLIC = 11, 13000, 2200
+LISTED = 20  # keys of a column that a comment names
 FIRST = 16384  # the first number of an object that is not PostgreSQL's own
 OWNER, DATABASE, HEAP = 10, 5, 2
 SYSTEM = {  # numbers that clients compare with
@@ -50,6 +54,7 @@ class Catalog:
     tables: dict[str, Columns]
     relations: dict[str, int]  # the tables of the policy, by name
     settings: dict[str, str] = field(default_factory=dict)
+    described: dict[tuple[int, int], str] = field(default_factory=dict)  # comments, by table and column
 
     def name_of(self, kind: str, oid: int) -> str | None:
         """What an object is called."""
@@ -138,8 +143,9 @@ def _read() -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
 _SHAPES = _read()
 
 
-def of(policy: Policy, person: str, settings: dict[str, str]) -> Catalog:
-    """The catalog of a policy for somebody."""
+def of(policy: Policy, person: str, settings: dict[str, str], *, comments: bool = True) -> Catalog:
+    """The catalog of a policy for somebody; the comments say what the policy declares."""
+    described: dict[tuple[int, int], str] = {}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _SHAPES}
     relations: dict[str, int] = {}
     number = FIRST
@@ -148,13 +154,38 @@ def of(policy: Policy, person: str, settings: dict[str, str]) -> Catalog:
         _table(rows, number, table.name, policy.name, person, len(table.columns))
         for place, column in enumerate(table.columns, 1):
             _column(rows, number, table.name, place, column.name, OF_KIND[column.kind], policy.name)
+            described[number, place] = _declared(column)
+        described[number, 0] = _owned(table, dict(policy.sizes).get(table.name))
         number += 1
+    described = {where: told for where, told in described.items() if told and comments}
+    rows["pg_description"] = [
+        {"objoid": relation, "classoid": SYSTEM["pg_class"], "objsubid": place, "description": told}
+        for (relation, place), told in described.items()
+    ]
     _around(rows, policy.name, person, settings)
     tables = {
         name: Columns(names, types, [tuple(row.get(each) for each in names) for row in rows[name]])
         for name, (names, types) in _SHAPES.items()
     }
-    return Catalog(policy.name, person, tables, relations, settings)
+    return Catalog(policy.name, person, tables, relations, settings, described)
+
+
+def _owned(table: Table, rows: int | None) -> str:
+    """What the policy says of a table."""
+    whose = "public" if table.public else f"a row belongs to: {table.unit or 'itself'}"
+    return whose if rows is None else f"{whose}; about {rows:,} rows"
+
+
+def _declared(column: Column) -> str:
+    """What the policy says of a column: its bounds and keys."""
+    told = []
+    if column.low is not None and column.high is not None:
+        told.append(f"from {show.fraction(column.low)} to {show.fraction(column.high)}")
+    if column.keys is not None:
+        listed = ", ".join(str(key) for key in column.keys[:LISTED])
+        more = f", ... ({len(column.keys):,} in all)" if len(column.keys) > LISTED else ""
+        told.append(f"one of: {listed}{more}")
+    return "; ".join(told)
 
 
 def _table(

@@ -334,7 +334,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     ),
     **dict.fromkeys(
         (
-            "pg_get_expr", "pg_get_partkeydef", "obj_description", "col_description", "shobj_description",
+            "pg_get_expr", "pg_get_partkeydef", "shobj_description",
             "pg_get_constraintdef", "pg_get_indexdef", "pg_get_viewdef", "pg_get_ruledef",
             "pg_get_functiondef",
             "pg_get_function_arguments", "pg_get_function_result", "pg_get_serial_sequence",
@@ -351,6 +351,8 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
         ),
         (INT8, _nothing),
     ),
+    "obj_description": (TEXT, lambda c, oid, *_: c.described.get((oid, 0))),
+    "col_description": (TEXT, lambda c, oid, place: c.described.get((oid, place))),
     "json_build_object": (TYPES["json"].oid, _nothing),
     "pg_get_keywords": (TEXT, _nothing),
     "array_remove": (_TEXTS, _strict(lambda values, out: [each for each in values if each != out])),
