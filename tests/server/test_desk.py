@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COUNT = "SELECT COUNT(*) AS n FROM patients"
+WANTED = Wanted(COUNT, epsilon="1")
 
 
 def desk(policy: Path, **settings: Any) -> Desk:
@@ -338,6 +339,34 @@ def test_files_that_come_and_go_are_seen(tmp_path: Path, prepared: bool) -> None
         made.database.data_changed()
         counted(made, ana)
     assert owner.late(made.database.ledger, "ana") == 0
+
+
+def test_data_that_keep_changing_are_given_up_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = desk(hospital(tmp_path), deadlines=False)
+    ana = caller(made)
+
+    def changed(_: object) -> None:
+        raise sf.SourceError("changed")
+
+    monkeypatch.setattr(duckdb_source.DuckDB, "check_version", changed)
+    for asking in (lambda: made.ask(ana, WANTED), lambda: made.batch(ana, [WANTED])):
+        with pytest.raises(sf.ServerError, match="keep changing"):
+            asyncio.run(asking())
+    assert made.database.ledger.spent.amount == 0
+    monkeypatch.undo()
+    assert asyncio.run(made.ask(ana, WANTED)).release.cost.amount == 1
+
+
+def test_whoever_changes_the_folder_is_still_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = hospital(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    database = sf.open(policy.name)
+    monkeypatch.chdir(tmp_path.parent)
+    assert database.sql(COUNT, epsilon="1").release().cost.amount == 1
 
 
 def test_a_policy_that_changes_while_it_is_opened_is_opened_again(

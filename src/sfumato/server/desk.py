@@ -67,6 +67,7 @@ HEAVY = 16  # things that wait for their turn because they take long
 MEASURES = 100  # of a question, or of a batch
 WAITING = 64  # new questions that wait for a thread
 LOOKED = 5000  # entries of the ledger in which a new worker looks for charges that were never released
+CHANGES = 3  # of the data, after which a question is not asked anew
 MINUTE = 60.0
 GUESSES = 20  # wrong tokens from one address in a minute
 
@@ -159,6 +160,10 @@ class Recent(Generic[T]):
     def clear(self) -> None:
         """Forget everything."""
         self._found.clear()
+
+
+class _Outdated(Exception):
+    """The data changed since they were opened, and are open anew."""
 
 
 class Bucket:
@@ -349,8 +354,17 @@ class Desk:
     async def ask(self, caller: Caller, wanted: Wanted, key: str = "") -> Shown:
         """A release: a stored one at once, a new one at its deadline."""
         self.admit(caller)
-        asked = self._ask(caller, wanted, key)
+        asked = self._again(lambda: self._ask(caller, wanted, key))
         return await self._noting(caller, "release", asked, wanted.sql)
+
+    async def _again(self, asking: Callable[[], Awaitable[T]]) -> T:
+        """Ask, and ask anew if the data changed since they were opened; not for ever."""
+        for _ in range(CHANGES):
+            try:
+                return await asking()
+            except _Outdated:
+                continue
+        raise ServerError(f"the data of {self.name!r} keep changing. Nothing was spent. Ask again later.")
 
     async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Shown:
         question = await self.question(caller, wanted)
@@ -377,7 +391,7 @@ class Desk:
         ):
             return Shown(cast("Release", stored))
         if await self.is_outdated(database):
-            return await self._ask(caller, wanted, key)
+            raise _Outdated
         self._check_deadline(*[question.plan] * question.parts)
         return Shown(await self._new(caller, database, question, retried))
 
@@ -396,7 +410,8 @@ class Desk:
         """Several releases as one charge."""
         self.admit(caller)
         told = "; ".join(each.sql for each in wanted)
-        return await self._noting(caller, "batch", self._batch(caller, wanted, delta, key), told)
+        asked = self._again(lambda: self._batch(caller, wanted, delta, key))
+        return await self._noting(caller, "batch", asked, told)
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
         check_key(key)
@@ -417,7 +432,7 @@ class Desk:
             return cast("Releases", stored)
         if await self.in_turn(caller, batch.kept, paid=True) is None:
             if await self.is_outdated(asked[0].database):
-                return await self._batch(caller, wanted, delta, key)
+                raise _Outdated
             self._check_deadline(*(each.plan for each in questions))
         return await self._new(caller, asked[0].database, batch, retried)
 
@@ -467,10 +482,11 @@ class Desk:
             raise ServerError("the policy changed while the question waited. Nothing was spent. Ask again.")
         try:
             return act()
-        except SourceError:  # before a charge; afterwards everything is a QueryFailed
+        except SourceError:  # not after the charge of a plain question: then everything is a QueryFailed
             self._stamp = ()
             raise ServerError(
-                "the data changed while the question waited. Nothing was spent. Ask again."
+                "the data changed while the question waited, so it was not asked. Nothing was spent, but for "
+                "what was charged for tuning before. Ask again."
             ) from None
 
     async def _run(self, who: str, act: Callable[[], T]) -> T:

@@ -303,7 +303,7 @@ class Door:
         try:
             await desk.refresh()
         except SfumatoError:
-            await desk.read(rewrite, desk.path, old)
+            await desk.read(rewrite, desk.path, old) if old else desk.path.unlink()
             await desk.refresh()
             raise InvalidParameter(
                 "policy", "this", "it promises what cannot be kept; the old one stays"

@@ -27,7 +27,7 @@ from sfumato.sources.prepare import write
 from sfumato.sources.printing import Answer, arrange, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sfumato.queries.declared import Kind, Table, Value
     from sfumato.queries.plan import Plan
@@ -69,7 +69,7 @@ class DuckDB:
     _is_another = False
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._place = path, path.absolute()  # whoever changes the folder later finds it, too
         self._process: int | None = None
         self._engine: duckdb.DuckDBPyConnection | None = None
         self._plain: duckdb.DuckDBPyConnection | None = None
@@ -170,7 +170,8 @@ class DuckDB:
     # The secret ---------------------------------------------------------------------------------------
 
     def run(self, plan: Plan) -> Secret[Answer]:
-        """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside.
+        """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside; so does
+        that the files changed meanwhile, of which a plan may read some twice.
 
         The engine's optimizer looks at statistics of the data, and has been seen to fail on some of them
         (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
@@ -185,7 +186,12 @@ class DuckDB:
                 cursor = self._cursor(plain=True)
                 return [cursor.execute(sql).fetchall() for sql in printed]
 
-        return Secret.of(fetched).map(lambda results: arrange(plan, results))
+        def unchanged(results: list[list[tuple[Any, ...]]]) -> Answer:
+            if _states(name for name, *_ in self._seen) != self._seen:
+                raise SourceError("the files changed")  # inside a Secret: nobody sees more than a failure
+            return arrange(plan, results)
+
+        return Secret.of(fetched).map(unchanged)
 
     def texts(self, plan: Plan) -> tuple[str, ...]:
         """The queries that `run` runs."""
@@ -195,27 +201,28 @@ class DuckDB:
         """Refuse to answer from data that are known to be of yesterday: from files that were replaced."""
         if self._now() != self._seen:
             raise SourceError(
-                f"{self.path} was replaced, changed or removed since it was opened. Nothing was charged. "
-                "Open it anew, and say that stored releases are about other data: sfumato data-changed POLICY"
+                f"{self.path} was replaced, changed or removed since it was opened. Nothing more was "
+                "charged. Open it anew, and say that stored releases are about other data: sfumato "
+                "data-changed POLICY"
             )
 
     def _now(self) -> Seen:
         """Which files hold the data, and which they are; nothing if one of them is gone."""
         try:
-            found = [(str(file), os.stat(file)) for file in self.files()]
-        except OSError:
+            files = self.files()
+        except OSError:  # a name no file system takes
             return ()
-        return tuple((name, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)
+        return _states(map(str, files))
 
     def files(self) -> list[Path]:
         """Where the data are: the last changes may still stand in a log beside the file."""
-        log = _log(self.path)
-        return [self.path, *([log] if log.exists() else [])]
+        log = _log(self._place)
+        return [self._place, *([log] if log.exists() else [])]
 
     def state(self) -> State:
         """The version of the data: changes whenever they are written, as far as a file system tells."""
         try:
-            states = [(str(file.relative_to(self.path.parent)), file.stat()) for file in self.files()]
+            states = [(str(file.relative_to(self._place.parent)), file.stat()) for file in self.files()]
         except OSError:
             raise SourceError(f"{self.path} cannot be found any more. Nothing was charged.") from None
         return [(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in states]
@@ -245,7 +252,7 @@ class DuckDB:
             self.check_version()  # it must be the same file
             return _guarded(_attach(self.path, plain=True), self.path)
         self._seen = self._now()
-        self._is_another = _FIRST.setdefault(str(self.path.absolute()), self._seen) != self._seen
+        self._is_another = _FIRST.setdefault(str(self._place), self._seen) != self._seen
         return _open(self.path, anew=self._is_another)
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
@@ -257,8 +264,7 @@ class DuckDB:
 class Parquet(DuckDB):
     """A folder of Parquet files: table NAME is NAME.parquet, or all .parquet files of the folder NAME.
 
-    The files are read in place by an engine in memory that can reach this folder and nothing else. A plan may
-    read a file more than once; if a file changes meanwhile, the answer is thrown away.
+    The files are read in place by an engine in memory that can reach this folder and nothing else.
     """
 
     def __init__(self, path: Path, tables: tuple[str, ...]) -> None:
@@ -272,17 +278,6 @@ class Parquet(DuckDB):
             found[table] = tuple(Found(row[0], row[1], _kind(row[1])) for row in rows)
         return found
 
-    def run(self, plan: Plan) -> Secret[Answer]:
-        before = self.state()
-        answer = super().run(plan)
-
-        def unchanged(found: Answer) -> Answer:
-            if self.state() != before:
-                raise SourceError("the files changed")  # inside a Secret: nobody sees more than a failure
-            return found
-
-        return answer.map(unchanged)
-
     def files(self) -> list[Path]:
         return [file for table in self._tables for file in self._files(table)]
 
@@ -290,10 +285,10 @@ class Parquet(DuckDB):
         return self._opened(beside=target)
 
     def _files(self, table: str) -> list[Path]:
-        single = self.path / f"{table}.parquet"
+        single = self._place / f"{table}.parquet"
         if single.is_file():
             return [single]
-        folder = self.path / table
+        folder = self._place / table
         return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
 
     def _opened(self, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -396,6 +391,14 @@ def original_of(policy: Policy) -> DuckDB:
     if policy.source[0] == "parquet":
         return Parquet(policy.database, tuple(table.name for table in policy.tables))
     return DuckDB(policy.database)
+
+
+def _states(names: Iterable[str]) -> Seen:
+    try:
+        found = [(name, os.stat(name)) for name in names]
+    except OSError:
+        return ()
+    return tuple((name, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)
 
 
 def share_memory(parts: int) -> None:
