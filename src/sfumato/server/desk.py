@@ -379,7 +379,8 @@ class Desk:
             return known[1]
         database = question.database
         question = replace(question, database=self._view(who, database))
-        if not key and (kept := await self.in_turn(caller, question.kept, paid=True)) is not None:
+        kept, changed = await self.in_turn(caller, _looked, question, bool(key), paid=True)
+        if kept is not None:
             shown = Shown(kept)
             if stamp is not None and database is self.database:
                 self._shown.put(remembered, (stamp, shown))
@@ -390,7 +391,8 @@ class Desk:
             and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
         ):
             return Shown(cast("Release", stored))
-        if await self.is_outdated(database):
+        if changed:
+            await self.open_anew(database)
             raise _Outdated
         self._check_deadline(*[question.plan] * question.parts)
         return Shown(await self._new(caller, database, question, retried))
@@ -431,7 +433,8 @@ class Desk:
         ):
             return cast("Releases", stored)
         if await self.in_turn(caller, batch.kept, paid=True) is None:
-            if await self.is_outdated(asked[0].database):
+            if await self.read(has_changed, asked[0].database):
+                await self.open_anew(asked[0].database)
                 raise _Outdated
             self._check_deadline(*(each.plan for each in questions))
         return await self._new(caller, asked[0].database, batch, retried)
@@ -614,15 +617,11 @@ class Desk:
             return (0,)
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    async def is_outdated(self, database: Database) -> bool:
-        """Whether the data changed since it was opened; then it is opened anew, or nothing is answered."""
-        try:
-            await self.read(database.check_version)
-        except SourceError:
-            if database is self.database:
-                self._stamp = ()
-                await self.refresh()
-        return database is not self.database
+    async def open_anew(self, database: Database) -> None:
+        """Open what changed since it was opened, if nobody did yet; or nothing is answered."""
+        if database is self.database:
+            self._stamp = ()
+            await self.refresh()
 
     async def finish(self, seconds: float) -> int:
         """Wait for what is running; how much is not done after so long."""
@@ -688,6 +687,21 @@ class _Retried:
     def _note(self, name: str, version: int) -> None:
         facts = {"asked": self.told, "key": name, "version": version}
         self.ledger.note("asked", facts, about=self.about)
+
+
+def has_changed(database: Database) -> bool:
+    """Whether the data changed since they were opened."""
+    try:
+        database.check_version()
+    except SourceError:
+        return True
+    return False
+
+
+def _looked(question: Question, anew: bool) -> tuple[Release | None, bool]:
+    """The stored release of a question, unless it is to be asked anew; else whether the data changed."""
+    kept = None if anew else question.kept()
+    return kept, kept is None and has_changed(question.database)
 
 
 def check_size(*asked: Question) -> None:

@@ -42,7 +42,7 @@ from sfumato.errors import (
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.server import openapi, owner
 from sfumato.server.access import say
-from sfumato.server.desk import Caller, Wanted
+from sfumato.server.desk import Caller, Wanted, has_changed
 from sfumato.server.people import DAYS, check_days, id_of
 from sfumato.server.values import KIND_OF, fields
 
@@ -147,7 +147,8 @@ class Door:
         for desk in self._desks.values():
             try:
                 await desk.refresh()
-                await desk.is_outdated(desk.database)
+                if await desk.read(has_changed, desk.database):
+                    await desk.open_anew(desk.database)
                 await desk.read(lambda desk=desk: desk.database.ledger.head)
             except SfumatoError:
                 ready = False
