@@ -59,7 +59,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 KNOWN = 500  # questions that are remembered as plans
 STORED = 500  # releases that are remembered as they are shown
-FACTS = 50  # budgets that are remembered
+BUDGETS = 50  # that are remembered
 LONGEST_KEY = 200
 FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
 PATIENT = 64  # free things of a person that wait for their turn
@@ -200,7 +200,7 @@ class Desk:
         self._waiting: Counter[str] = Counter()
         self._questions: Recent[Question] = Recent(KNOWN)
         self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
-        self._facts: Recent[tuple[tuple[int, int], Any]] = Recent(FACTS)
+        self._budgets: Recent[tuple[tuple[int, int], dict[str, Any]]] = Recent(BUDGETS)
         self._buckets: dict[str, Bucket] = {}
         self._running: Counter[str] = Counter()
         self._guesses: dict[str, list[float]] = defaultdict(list)
@@ -323,16 +323,16 @@ class Desk:
         """Do something free and short in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, act, *arguments)
 
-    async def unchanged(self, caller: Caller, what: str, act: Callable[[Database, Person], T]) -> T:
-        """Something small about all of the ledger: looked up again only when that has grown."""
+    async def budget(self, caller: Caller) -> dict[str, Any]:
+        """What was spent and what is left: added up again only when the ledger has grown."""
         await self.refresh()
         database, person, stamp = self.database, caller.person, self._moment()
-        known = self._facts.get((what, person.name, person.role))
+        known = self._budgets.get((person.name, person.role))
         if known is not None and known[0] == stamp is not None:
-            return cast("T", known[1])
-        found = await self.in_turn(caller, act, database, person)
+            return known[1]
+        found = await self.in_turn(caller, owner.budget, database, person)
         if stamp is not None and database is self.database:
-            self._facts.put((what, person.name, person.role), (stamp, found))
+            self._budgets.put((person.name, person.role), (stamp, found))
         return found
 
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
@@ -386,10 +386,7 @@ class Desk:
                 self._shown.put(remembered, (stamp, shown))
             return shown
         retried = self._retried(who, question, key, wanted)
-        if (
-            retried is not None
-            and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
-        ):
+        if retried and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None:
             return Shown(cast("Release", stored))
         if changed:
             await self.open_anew(database)
@@ -427,10 +424,7 @@ class Desk:
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
         retried = self._retried(who, batch, key, together, *wanted)
-        if (
-            retried is not None
-            and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None
-        ):
+        if retried and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None:
             return cast("Releases", stored)
         if await self.in_turn(caller, batch.kept, paid=True) is None:
             if await self.read(has_changed, asked[0].database):
@@ -499,9 +493,7 @@ class Desk:
             running = asyncio.get_running_loop().run_in_executor(self._engine, act)
             await asyncio.wait([running])
             failure = running.exception()
-            if isinstance(
-                failure, LedgerError
-            ):  # one text, whether the answer or its failure was to be stored
+            if isinstance(failure, LedgerError):  # one text, whatever it was that could not be stored
                 say("ledger failed", database=self.name, reason=str(failure))
                 raise LedgerError(
                     f"the ledger of {self.name!r} cannot be written or read now. If it was charged, "
@@ -606,7 +598,7 @@ class Desk:
             self.database, self._stamp = database, stamp
             self._questions.clear()
             self._shown.clear()
-            self._facts.clear()
+            self._budgets.clear()
             say("policy opened", database=self.name)
 
     def _look(self) -> tuple[int, ...]:

@@ -248,7 +248,7 @@ class Door:
         """What was spent and what is left, for whoever asks."""
         caller, desk = self._caller(request)
         desk.note(caller, "budget")
-        return _json(await desk.unchanged(caller, "budget", owner.budget))
+        return _json(await desk.budget(caller))
 
     async def history(self, request: Request) -> Response:
         """Every charge: an analyst sees her own, the others all."""
