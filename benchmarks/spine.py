@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sfumato as sf
-from sfumato.curator.database import Database, draw
+from sfumato.curator.drawing import draw
 from sfumato.exact import numbers
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
@@ -30,6 +30,8 @@ from sfumato.sources.duckdb import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sfumato.curator.database import Database
 
 KEYS = 50
 POLICY = """

@@ -33,13 +33,14 @@ import sfumato as sf
 from sfumato.curator.release import Cell
 from sfumato.curator.tuning import inserted, section
 from sfumato.errors import QueryRefused
+from sfumato.queries import forms
 from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database
     from sfumato.curator.release import Release
 
-WHERE = Path("/tmp/sfumato-kept")
+WHERE = Path(os.sep, "tmp", "sfumato-kept")
 HOST = "clinic-server"
 LAKE = ("patients", "visits", "labs", "beds", "orders", "wards")
 
@@ -150,8 +151,8 @@ def _golden() -> dict[str, Any]:
         found[file.stem] = {
             "policy": golden["policy"],
             "sql": golden["sql"],
-            "key": plan.key,
-            "hash": policy.hash,
+            "key": forms.question(plan, policy, "clinic.duckdb"),
+            "hash": forms.policy(policy),
         }
     return found
 

@@ -105,7 +105,7 @@ def test_a_question_whose_deadline_is_too_late_is_refused_for_nothing(tmp_path: 
     assert made.database.ledger.spent.amount == 0
 
 
-def test_a_stored_batch_is_repeated_although_a_larger_one_was_released(tmp_path: Path) -> None:
+def test_a_stored_batch_also_answers_the_same_one_at_a_smaller_price(tmp_path: Path) -> None:
     made = desk(hospital(tmp_path), deadlines=False)
     ana = caller(made)
 
@@ -113,9 +113,10 @@ def test_a_stored_batch_is_repeated_although_a_larger_one_was_released(tmp_path:
         found = asyncio.run(made.batch(ana, [Wanted(COUNT, epsilon=epsilon)]))
         return [found[0].receipt.number, found.cost.amount]
 
-    first = asked("0.5")
-    assert asked("1")[1] == 1
-    assert asked("0.5") == [first[0], 0]
+    assert asked("0.5")[1] == 0.5
+    larger = asked("1")
+    assert larger[1] == 1
+    assert asked("0.5") == [larger[0], 0]
     questions = [made.database.sql(COUNT, epsilon="0.5")]
     assert made.database.batch(questions).kept() is not None  # without an engine
 
@@ -405,7 +406,7 @@ def test_a_charge_that_was_never_released_is_counted_once(tmp_path: Path) -> Non
     """As after the kill of a worker."""
     made = desk(hospital(tmp_path), deadlines=False)
     ledger, question = made.database.ledger, made.database.sql(COUNT, epsilon="1")
-    ledger.charge(question.query.spend, question.key, analyst="ana")
+    made.database.on_behalf_of("ana").charged(question, question.query.slack)
     now = time.time()
     assert owner.count_open(ledger, -1, now, 240) < int(ledger.head.partition("-")[0])  # it may be running
     assert owner.late(ledger, "ana") == 0

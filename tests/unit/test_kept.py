@@ -16,6 +16,9 @@ from tests.serving import serving
 
 import sfumato as sf
 from sfumato.budget.postgres import Postgres
+from sfumato.curator import calibrate
+from sfumato.queries import expressions, former, forms, relations
+from sfumato.queries import plan as plans
 from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 KEPT = Path(__file__).parents[1] / "kept" / "first"
 ASKED = json.loads((KEPT / "asked.json").read_text(encoding="utf-8"))
 KEYS = json.loads((KEPT / "keys.json").read_text(encoding="utf-8"))
+NAMES = json.loads((KEPT.parent / "names.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -127,5 +131,167 @@ def test_a_retry_of_what_was_asked_before_is_free_and_the_same(tmp_path: Path) -
 def test_golden_keys(name: str) -> None:
     golden = KEYS[name]
     policy = policy_named(golden["policy"])
-    assert policy.hash == golden["hash"]
-    assert parse(golden["sql"], policy).key == golden["key"]
+    assert former.policy_hash(policy) == golden["hash"]
+    assert former.key(parse(golden["sql"], policy, former.measures)) == golden["key"]
+
+
+# Names that later changes leave alone ------------------------------------------------------------------
+
+
+def clinic(tmp_path: Path) -> Database:
+    return sf.open(laid(tmp_path / "kept") / "clinic.toml")
+
+
+def edited(database: Database, *changes: tuple[str, str]) -> Database:
+    """The same database after its policy was edited."""
+    path = Path(database.policy.file)
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return sf.open(path)
+
+
+AVERAGE = "SELECT level, AVG(cost) FROM visits WHERE debt > 10 GROUP BY level"
+
+
+def test_a_repeat_is_free_after_edits_of_what_it_does_not_read(tmp_path: Path) -> None:
+    database = clinic(tmp_path)
+    first = database.sql(AVERAGE, epsilon="0.25").release()
+    edits = (
+        ("high = 300", "high = 301"),  # of another table
+        ('note = { type = "text" }', 'note = { type = "text", keys = ["calm", "pain"] }'),
+        ('result = { type = "number", low = -5', 'result = { type = "number", low = -6'),
+        ("rows_per_person = 10", "rows_per_person = 11"),
+        ('epsilon = "500"', 'epsilon = "501"'),
+    )
+    again = edited(database, *edits).sql(AVERAGE, epsilon="0.25").release()
+    assert (again.receipt.number, again.drawn) == (first.receipt.number, first.drawn)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("high = 5000", "high = 5001"),
+        ("keys = [1, 2, 3]", "keys = [1, 3, 2]"),
+        ("high = 1000000", "high = 1000001"),
+        ("rows_per_person = 4", "rows_per_person = 5"),
+        ('duckdb = "clinic.duckdb"', 'duckdb = "other.duckdb"'),
+    ],
+)
+def test_a_repeat_is_a_new_question_after_edits_of_what_it_reads(
+    tmp_path: Path, edit: tuple[str, str]
+) -> None:
+    database = clinic(tmp_path)
+    shutil.copy(database.policy.database, database.policy.database.with_name("other.duckdb"))
+    first = database.sql(AVERAGE, epsilon="0.25").release()
+    other = edited(database, edit)
+    assert not other.is_paid(other.sql(AVERAGE, epsilon="0.25"))
+    assert other.sql(AVERAGE, epsilon="0.25").release().receipt.number > first.receipt.number
+
+
+def test_a_repeat_is_free_when_the_steps_would_be_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade that splits a price in another way, or rounds scales otherwise."""
+    database = clinic(tmp_path)
+    sql = "SELECT AVG(cost), SUM(debt), COUNT(DISTINCT note) FROM visits"
+    asked = [database.sql(sql, epsilon="0.25"), database.sql(AVERAGE, epsilon="0.125")]
+    first, together = asked[0].release(), database.batch(asked).release()
+    monkeypatch.setattr(calibrate, "SIGNIFICANT", 8)
+    monkeypatch.setattr(calibrate, "PLAIN", 1)
+    monkeypatch.setattr(calibrate, "PARTS", 7)
+    calibrate._calibrated.cache_clear()
+    other = [database.sql(sql, epsilon="0.25"), database.sql(AVERAGE, epsilon="0.125")]
+    assert other[0].query.spend != asked[0].query.spend
+    assert other[0].release().receipt.number == first.receipt.number
+    assert database.batch(other).release()[0].receipt.number == together[0].receipt.number
+    calibrate._calibrated.cache_clear()
+
+
+def test_a_receipt_pays_for_the_steps_that_were_charged_and_for_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = clinic(tmp_path)
+    question = database.sql(AVERAGE, epsilon="0.25")
+    paid = database.charged(question, question.query.slack)
+    monkeypatch.setattr(calibrate, "PLAIN", 1)
+    monkeypatch.setattr(calibrate, "SIGNIFICANT", 8)
+    calibrate._calibrated.cache_clear()
+    release = database.sql(AVERAGE, epsilon="0.25").release()
+    assert release.receipt.number == paid.receipt.number
+    assert release.query.spend == question.query.spend
+    calibrate._calibrated.cache_clear()
+
+
+def test_stored_numbers_are_read_by_what_was_stored_with_them(tmp_path: Path) -> None:
+    """A table is tuned after a question about it: other measures, and the stored ones are still read."""
+    database = clinic(tmp_path)
+    path = Path(database.policy.file)
+    text = path.read_text(encoding="utf-8")
+    sql = "SELECT AVG(amount), SUM(amount), COUNT(*) AS n FROM orders WHERE pieces > 3"
+    tuned = database.sql(sql, epsilon="0.25").release()
+    path.write_text(text[: text.index("# Released by")], encoding="utf-8")
+    plain = sf.open(path)
+    question = plain.sql(sql, epsilon="0.25")
+    assert question.meaning != database.sql(sql, epsilon="0.25").meaning
+    again = question.release()
+    assert again.receipt.number == tuned.receipt.number
+    assert numbers(again) == numbers(tuned)
+    dearer = plain.sql(sql, epsilon="0.3").release()
+    path.write_text(text, encoding="utf-8")
+    assert numbers(sf.open(path).sql(sql, epsilon="0.3").release()) == numbers(dearer)
+
+
+def test_a_class_that_is_renamed_changes_no_name(tmp_path: Path) -> None:
+    database = clinic(tmp_path)
+    before = [database.sql(each["ask"]["sql"], epsilon="1").key for each in of("clinic")[:60] if _plain(each)]
+    kinds: tuple[type, ...] = (
+        plans.Moments,
+        plans.Sum,
+        plans.Clamp,
+        expressions.Field,
+        expressions.Call,
+        relations.Scan,
+    )
+    names = [kind.__qualname__ for kind in kinds]
+    try:
+        for kind in kinds:
+            kind.__qualname__ = kind.__name__ = f"Renamed{kind.__name__}"
+        after = [
+            database.sql(each["ask"]["sql"], epsilon="1").key for each in of("clinic")[:60] if _plain(each)
+        ]
+    finally:
+        for kind, name in zip(kinds, names, strict=True):
+            kind.__qualname__ = kind.__name__ = name
+    assert before == after
+
+
+def _plain(question: dict[str, Any]) -> bool:
+    return "ask" in question and not {"delta", "tune", "parameters"} & set(question["ask"])
+
+
+def test_data_that_are_named_are_known_wherever_they_lie(tmp_path: Path) -> None:
+    database = clinic(tmp_path)
+    unnamed = database.sql(AVERAGE, epsilon="0.25").release()
+    named = edited(database, ("[source]\n", '[source]\nname = "clinic of 2024"\n'))
+    assert named.sql(AVERAGE, epsilon="0.25").release().receipt.number == unnamed.receipt.number
+    stored = of("clinic")[0]
+    assert asked(named, stored).release().receipt.number == stored["receipt"]
+    dearer = named.sql(AVERAGE, epsilon="0.5").release()
+    shutil.copy(named.policy.database, named.policy.database.with_name("moved.duckdb"))
+    moved = edited(named, ("clinic.duckdb", "moved.duckdb"))
+    assert moved.sql(AVERAGE, epsilon="0.5").release().receipt.number == dearer.receipt.number
+    assert not moved.is_paid(moved.sql("SELECT COUNT(*) FROM visits", epsilon="0.5"))
+
+
+def test_every_function_has_a_stored_name() -> None:
+    assert {*expressions.RULES, "clamp", "sane"} == set(forms.FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(KEYS))
+def test_names_of_questions_stay(name: str) -> None:
+    golden = KEYS[name]
+    policy = policy_named(golden["policy"])
+    assert forms.question(parse(golden["sql"], policy), policy, "clinic.duckdb") == NAMES[name]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import deque
 from fractions import Fraction
 from operator import le
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.budget import filters, record, shares
-from sfumato.budget.entries import ALL, FIRST, SECOND, SEEN, Line, hashed
+from sfumato.budget.entries import ALL, FIRST, SECOND, SEEN, Line, hashed, units
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.store import FORM
 from sfumato.budget.witness import Mark, Witness
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 Wish = dict[str, Any]  # what is to be written; and what came of it
 ACCEPT = "sfumato budget POLICY --accept"
 CHUNK = 5000  # entries that are read at a time
+STORED = ("asked", "meaning")  # beside what was run: the price asked for every part, what numbers mean
 
 
 class Limit(NamedTuple):
@@ -72,7 +72,7 @@ class Book:
         *,
         name: str,
         total: Guarantee,
-        policy: str,
+        policy: tuple[str, ...],
         clock: Callable[[], float],
     ) -> None:
         self.store, self.name, self.total = store, name, total
@@ -86,13 +86,19 @@ class Book:
 
     def perform(self, wish: Wish) -> Wish:
         """One wish, inside the transaction. It refuses before it writes, so a refusal leaves nothing."""
-        acts = {"charge": self._charge, "keep": self._keep, "data": self._change, "note": self._note}
+        acts = {
+            "charge": self._charge,  # as an earlier version wishes it, which may wait in another process
+            "ask": self._charge,
+            "keep": self._keep,
+            "data": self._change,
+            "note": self._note,
+        }
         return acts[wish["act"]](wish)
 
     def _charge(self, wish: Wish) -> Wish:
         name, analyst, (amount, slack) = wish["name"], wish["analyst"], wish["price"]
         found = self.found(wish["key"], self.data_version(name), name)
-        topic = _charge_topic(found, wish["spend"])
+        topic = _charge_topic(found, wish["spend"], wish.get("meaning"))
         if (earlier := self._at_topic(topic)) is not None:
             return {"receipt": earlier.facts, "new": False}
         last, limit = self.last(), self.limit(wish["limit"], name)
@@ -113,7 +119,7 @@ class Book:
                 again = shares.next_refresh(share, now)
                 return {"refused": "share", "left": list(room), "share": share.name, "again": again}
         body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
-        body["lost"] = wish["lost"]
+        body |= {each: wish[each] for each in ("lost", *STORED) if each in wish}
         who = share.name if share else analyst
         line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
         return {"receipt": line.facts, "new": True}
@@ -344,11 +350,12 @@ class Book:
     def _note_policy(self) -> None:
         """A budget or a policy that changed since this database was last opened is an entry of its own."""
         found = f"policy/{self.name}"
-        facts = {"total": str(self.total), "policy": self._policy, "units": list(units(self.total))}
+        named = self._policy[0] if self._policy else ""
+        facts = {"total": str(self.total), "policy": named, "units": list(units(self.total))}
         before = self._latest(found)
         if before.get("units") != facts["units"]:
             self.append("grant", self.now(), {"database": self.name, **facts}, found=found)
-        elif before.get("policy") != facts["policy"]:
+        elif before.get("policy") not in (named, *self._policy):  # by its name, or an earlier form of it
             self.append("policy", self.now(), {"database": self.name, **facts}, found=found)
 
     def _make_up(self, last: Line, former: list[tuple[Path, Mark]]) -> None:
@@ -517,11 +524,6 @@ class Book:
         )
 
 
-def units(price: Guarantee) -> tuple[int, int]:
-    """In whole units, rounded down: prices are whole already, and budgets are not passed by a part of one."""
-    return math.floor(price.amount * UNIT), math.floor(price.delta * FINE)
-
-
 def _key(mark: Mark) -> tuple[str, int, str]:
     return mark.ledger, mark.number, mark.head
 
@@ -530,5 +532,7 @@ def _currency(total: Guarantee) -> str:
     return f"{total.currency} and delta" if total.delta else total.currency
 
 
-def _charge_topic(found: str, spend: str) -> str:
-    return "charge/" + hashlib.sha256(f"{found}\n{spend}".encode()).hexdigest()
+def _charge_topic(found: str, spend: str, meaning: list[Any] | None = None) -> str:
+    """A charge for the same thing has the same topic: then the earlier one is taken."""
+    parts = [found, spend, *([json.dumps(meaning, sort_keys=True)] if meaning else [])]
+    return "charge/" + hashlib.sha256("\n".join(parts).encode()).hexdigest()

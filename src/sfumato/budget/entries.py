@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.store import COLUMNS
 
 if TYPE_CHECKING:
@@ -33,11 +35,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A stored release: what was drawn, and what was paid for it."""
+    """A stored release: what was drawn, and what was paid for it.
+
+    `meaning` says what the integers mean, for every part of a batch; it is empty where that was not stored.
+    """
 
     receipt: Receipt
     spend: Spend
     drawn: Draw
+    meaning: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +93,8 @@ def hashed(before: str, facts: Row) -> str:
     """The head of an entry with these facts: a hash over them and the head before."""
     text = "\x1f".join("\x00" if each is None else str(each) for each in facts)
     return hashlib.sha256(f"{before}\x1f{text}".encode()).hexdigest()
+
+
+def units(price: Guarantee) -> tuple[int, int]:
+    """In whole units, rounded down: prices are whole already, and budgets are not passed by a part of one."""
+    return math.floor(price.amount * UNIT), math.floor(price.delta * FINE)

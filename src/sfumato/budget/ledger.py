@@ -29,18 +29,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sfumato.budget import filters, record, shares
-from sfumato.budget.book import Book, Wish, units
-from sfumato.budget.entries import ALL, SECOND, Draw, Entry, Kept, Line, Receipt
+from sfumato.budget.book import Book, Wish
+from sfumato.budget.entries import SECOND, Draw, Entry, Kept, Line, Receipt, units
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.queue import Queue
+from sfumato.budget.shelf import Shelf
 from sfumato.budget.store import SQLite, Store
 from sfumato.errors import BudgetExceeded, LedgerError, PromiseBroken
 from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sfumato.budget.book import Limit
     from sfumato.budget.shares import Share
@@ -79,12 +80,14 @@ class Ledger:
         *,
         name: str,
         total: Guarantee,
-        policy: str = "",
+        policy: tuple[str, ...] = (),
         witness: Path | None = None,
         clock: Callable[[], float] = time.time,
         accept: bool = False,
     ) -> None:
-        """`accept` goes on with a ledger that is older than what is remembered of it, or with a new one: for
+        """`policy` is what the declarations are called now, and were in earlier forms.
+
+        `accept` goes on with a ledger that is older than what is remembered of it, or with a new one: for
         the owner, after a loss. What is missing counts as spent, and stored releases that are missing are
         lost.
         """
@@ -102,6 +105,7 @@ class Ledger:
             self.path = Path(place).absolute()  # also keeps SQLite from reading meaning into :memory:
             self.store = SQLite(self.path)
         self.book = Book(self.store, self.path, name=name, total=total, policy=policy, clock=clock)
+        self._shelf = Shelf(self.book)
         self._queue = Queue(self.path.with_name(self.path.name + ".queue"))
         self._waiting: deque[_Ticket] = deque()  # whose operations are atomic
         self._turns = itertools.count()
@@ -116,20 +120,29 @@ class Ledger:
     # The three acts -----------------------------------------------------------------------------------
 
     def charge(
-        self, spend: Spend, key: str, *, slack: Fraction = Fraction(0), question: str = "", analyst: str = ""
+        self,
+        spend: Spend,
+        key: str,
+        *,
+        slack: Fraction = Fraction(0),
+        question: str = "",
+        analyst: str = "",
+        asked: Sequence[Guarantee] = (),
+        meaning: Sequence[Any] = (),
     ) -> Receipt:
         """Put a charge on disk, or refuse.
 
-        A charge for the same key and the same spend on the same data is returned, not repeated: if it is
-        still unredeemed the caller may redeem it, and if not, `keep` hands out what was kept. `slack` is what
-        a spend without a pure epsilon may take of delta.
+        A charge for the same key, the same spend and the same meaning on the same data is returned, not
+        repeated: if it is still unredeemed the caller may redeem it, and if not, `keep` hands out what was
+        kept. `slack` is what a spend without a pure epsilon may take of delta, `asked` the price that was
+        asked for every part of it, if that is not what it costs.
         """
         price = self.price_of(spend, slack)
         if analyst:
             shares.check_name(analyst)
         found = self._submit(
             {
-                "act": "charge",
+                "act": "ask",
                 "key": key,
                 "spend": record.write(spend),
                 "question": question,
@@ -137,6 +150,8 @@ class Ledger:
                 "price": units(price),
                 "limit": units(self.total),
                 "lost": filters.losses(spend, self.total.of(Fraction(0), slack)),
+                "asked": [list(units(each)) for each in asked or (price,)],
+                "meaning": list(meaning),
             }
         )
         if "refused" in found:
@@ -174,38 +189,53 @@ class Ledger:
 
     def kept(
         self,
-        key: str,
-        spend: Spend,
+        keys: str | Sequence[str],
+        spend: Spend = (),
         *,
         slack: Fraction = Fraction(0),
         version: int | None = None,
-        exact: bool = False,
+        asked: Sequence[Guarantee] = (),
+        sizes: Sequence[int] = (),
     ) -> Kept | None:
-        """The stored release that answers this question: one with the same spend, or with a larger one.
+        """The stored release that answers a question: one for which as much was asked, or more.
 
-        It is one about the data as they are, or as they were in an earlier version. An exact one has this
-        spend and no other.
+        It is known by any of these keys, and about the data as they are, or as they were in an earlier
+        version. Without `asked`, that is what the spend costs. `sizes` says how many steps each part had
+        where the price that was asked is not stored.
         """
-        return self._kept(key, spend, self.price_of(spend, slack), version, exact)
+        named = [keys] if isinstance(keys, str) else keys
+        return self._kept(named, asked or (self.price_of(spend, slack),), sizes, version)
 
     @_plainly
     def _kept(
-        self, key: str, spend: Spend, price: Guarantee, version: int | None, exact: bool
+        self, keys: Sequence[str], asked: Sequence[Guarantee], sizes: Sequence[int], version: int | None
     ) -> Kept | None:
-        (amount, lost) = units(price)
-        rows = self.store.read(
-            f"SELECT {ALL}, r.body FROM entries c JOIN entries r"
-            " ON r.topic = 'release/' || CAST(c.number AS TEXT) || '/0'"
-            " WHERE c.found = ? AND c.amount >= ? AND c.slack >= ? ORDER BY c.amount DESC, c.number"
-            + ("" if exact else " LIMIT 1"),
-            (self.book.found(key, version or self.book.data_version()), amount, lost),
-        )
-        for row in rows:
-            charge, body = Line(*row[:-1]), json.loads(row[-1])
-            paid = record.read(json.loads(charge.body)["spend"])
-            if not exact or paid == spend:
-                return Kept(self._receipt(charge.facts, charged=False), paid, _draw(body["drawn"]))
+        for charged, drawn in self._shelf.stored(keys, version):
+            if charged.is_worth(asked, sizes, self.total):
+                receipt = self._receipt(charged.line.facts, charged=False)
+                return Kept(receipt, charged.spend, _draw(drawn), charged.meaning)
         return None
+
+    @_plainly
+    def unredeemed(
+        self,
+        keys: Sequence[str],
+        asked: Sequence[Guarantee],
+        *,
+        meaning: Sequence[Any] = (),
+        sizes: Sequence[int] = (),
+    ) -> tuple[Receipt, Spend] | None:
+        """A charge for a question whose release was never stored, and the steps that may be drawn for it."""
+        for charged in self._shelf.waiting(keys):
+            if charged.meaning == list(meaning) and charged.is_worth(asked, sizes, self.total):
+                return self._receipt(charged.line.facts, charged=False), charged.spend
+        return None
+
+    @property
+    @_plainly
+    def has_former(self) -> bool:
+        """Whether it holds charges that were written before prices and meanings were stored."""
+        return self._shelf.has_former()
 
     def price_of(self, spend: Spend, slack: Fraction = Fraction(0)) -> Guarantee:
         """What a spend costs here: by the filter of this ledger's currency."""

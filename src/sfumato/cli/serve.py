@@ -158,7 +158,7 @@ def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]
         question = database.sql(f'SELECT COUNT(*) FROM "{name}"', **price)
         due = deadline(question.plan, database.policy, config.settings.pace)
         began = time.monotonic()
-        database.drawn(question)  # sealed, and thrown away: for the owner's clock alone
+        database.drawn(question.plan, question.query)  # sealed, and thrown away: for the owner's clock alone
         took = round(time.monotonic() - began, 3)
         facts = {"name": table.name, "rows": sizes.get(table.name), "leaves_after": due, "took": took}
         tables.append({**facts, "too_close": took > due / 4})

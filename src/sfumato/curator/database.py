@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import itertools
 import math
-import os
-import platform
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +16,19 @@ from sfumato.budget.filters import FINE, UNIT, losses
 from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
+from sfumato.curator.drawing import Paid, Stored, draw, parted
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
+from sfumato.curator.names import Names, batch
 from sfumato.curator.promises import Judge, plainly
-from sfumato.curator.release import Cell, Release, Releases, write_key
+from sfumato.curator.release import Cell, Release, Releases
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
-from sfumato.mechanisms import Guarantee, Mechanism, Partition
+from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import FINER, decimal
+from sfumato.queries import former, forms
 from sfumato.queries import policy as policies
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, Field, clamped
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from sfumato.budget import Draw, Kept, Receipt
+    from sfumato.budget import Draw
     from sfumato.curator.promises import Lost
     from sfumato.exact.secret import Secret
     from sfumato.mechanisms import Spend
@@ -76,11 +75,7 @@ class Database:
     ) -> None:
         self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self._source, self._coins = source, coins
-        folder = ledger.path.parent.resolve()
-        place = os.path.relpath(policy.database.resolve(), folder)  # survives moving both together
-        if isinstance(policy.ledger, str):  # on a server: other machines have such paths, too
-            place = f"{platform.node()}\n{policy.database.resolve()}"
-        self._identity = f"{policy.hash}\n{place}"
+        self.names = Names.of(policy, ledger.path)
         self.judges = tuple(Judge(promise, policy, source.counted) for promise in policy.promises)
         for n, judge in enumerate(self.judges):
             try:
@@ -88,7 +83,9 @@ class Database:
             except InvalidParameter as error:
                 raise policies.problem(policy, ("promise", str(n)), str(error)) from None
         known = {limit.made: limit for limit in ledger.promises()}
-        ledger.promise(tuple(known.get(judge.made) or judge.limit for judge in self.judges))
+        ledger.promise(
+            tuple(known.get(judge.made) or known.get(judge.formerly) or judge.limit for judge in self.judges)
+        )
 
     def sql(
         self,
@@ -122,20 +119,23 @@ class Database:
             raise InvalidParameter("tune", tune, told)
         return replace(question, tuning=part)
 
-    def _asked(self, sql: str, declared: Policy, spend: Guarantee) -> Question:
-        plan = parse(sql, declared)  # refused here: free, and the data are untouched
+    def _asked(
+        self, sql: str, declared: Policy, spend: Guarantee, tuned_for: Guarantee | None = None
+    ) -> Question:
+        first = plan = parse(sql, declared)  # refused here: free, and the data are untouched
         fitting = resolve(declared, plan, spend)
         if fitting is not declared:  # a table was tuned: its caps fit the price and the groups
             plan = parse(sql, fitting)
         if plan.private_keys and not spend.delta:
             raise self._private_keys(plan, sql)
-        return self._question(sql, plan, spend)
+        return replace(self._question(sql, plan, spend), declared=first, fitting=fitting, tuned_for=tuned_for)
 
     def _question(self, told: str, plan: Plan, spend: Guarantee) -> Question:
         derivations = derive(plan, self._watched)
         distances = tuple(each.distances for each in derivations)
         query = calibrate(plan.measures, distances, spend, uses(plan))
-        return Question(self, told, plan, query, derivations, engine_sql=";\n".join(self._source.texts(plan)))
+        engine_sql = ";\n".join(self._source.texts(plan))
+        return Question(self, told, plan, query, derivations, engine_sql, declared=plan)
 
     @property
     def _watched(self) -> tuple[Watched, ...]:
@@ -368,8 +368,7 @@ class Database:
         sql = f'SELECT AVG("{names[0]}") FROM "{names[1]}"'
         others = [replace(t, tuning=tuning if t.name == table.name else None) for t in self.policy.tables]
         policy = replace(self.policy, tables=tuple(others))
-        plan = parse(sql, resolve(policy, parse(sql, policy), spend))
-        release = self.release(self._question(sql, plan, spend))
+        release = self.release(self._asked(sql, policy, spend))
         (cell,) = release.exact()[0].values()
         assert isinstance(cell, Cell)
         assert cell.value is not None
@@ -414,7 +413,7 @@ class Database:
             tables[name], _ = self.tune(name, epsilon=each.epsilon, rho=each.rho, columns=columns)
         tuned = [replace(t, tuning=tables.get(t.name, t.tuning)) for t in self.policy.tables]
         declared = replace(self.policy, tables=tuple(tuned))
-        return self._asked(question.sql, declared, question.query.asked)
+        return self._asked(question.sql, declared, question.query.asked, tuned_for=part)
 
     def data_changed(self) -> None:
         """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
@@ -427,35 +426,85 @@ class Database:
         """
         if question.tuning is not None:
             question = self._tuned(question)
-        plan, query = question.plan, question.query
         if (repeated := self.kept(question)) is not None:
             return repeated  # asked before: free
         self.check_version()
-        receipt = self.ledger.charge(  # on disk before a row is read
-            query.spend, self.key(plan), slack=query.slack, question=question.text, analyst=self.analyst
-        )
-        with self.pace(receipt.number, plan):
-            drawn = self.drawn(question)
-        shown = self.ledger.keep(receipt, drawn)  # on disk before it is seen; the first wins
+        paid = self.redeemed(question) or self.charged(question, question.query.slack)
+        ((plan, query),) = paid.parts
+        with self.pace(paid.receipt.number, plan):
+            drawn = self.drawn(plan, query)
+        shown = self.ledger.keep(paid.receipt, drawn)  # on disk before it is seen; the first wins
         gains = self.gains(query, paid=True)
-        return Release(self.policy.name, plan, query, shown, receipt, self.left, self.analyst, gains)
+        return Release(self.policy.name, plan, query, shown, paid.receipt, self.left, self.analyst, gains)
 
-    def drawn(self, question: Question, runs: dict[str, Secret[Answer]] | None = None) -> Secret[Draw]:
+    def charged(self, asked: Question | Batch, slack: Fraction) -> Paid:
+        """Charge for it: on disk before a row is read."""
+        parts = asked.questions
+        receipt = self.ledger.charge(
+            tuple(step for each in parts for step in each.query.spend),
+            asked.key,
+            slack=slack,
+            question=asked.text,
+            analyst=self.analyst,
+            asked=[each.query.asked for each in parts],
+            meaning=[each.meaning for each in parts],
+        )
+        return Paid(receipt, tuple((each.plan, each.query) for each in parts))
+
+    def redeemed(self, asked: Question | Batch) -> Paid | None:
+        """A charge whose release was never stored: then what was charged is what is drawn.
+
+        Its steps must be those of the measures that would be run now, at the distances that hold now.
+        """
+        parts = asked.questions
+        prices, plans = [each.query.asked for each in parts], [each.plan for each in parts]
+        found = self.ledger.unredeemed(asked.keys, prices, meaning=[each.meaning for each in parts])
+        if found is None and self.ledger.has_former:
+            plans = [each.former for each in parts]
+            sizes = [len(plan.measures) for plan in plans]
+            found = self.ledger.unredeemed([asked.formerly(plans)], prices, sizes=sizes)
+        if found is None:
+            return None
+        receipt, spend = found
+        derived = [each.distances for plan in plans for each in derive(plan, self._watched)]
+        if [step.distances for step in spend] != derived:
+            return None
+        return Paid(receipt, parted(plans, spend, prices))
+
+    def drawn(
+        self, plan: Plan, query: Query, runs: dict[tuple[object, ...], Secret[Answer]] | None = None
+    ) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
-        query = question.query
         if runs is None:
-            return self._source.run(question.plan).map(lambda answer: draw(query, answer, self._coins))
-        key = question.plan.key
-        if key not in runs:
-            runs[key] = self._source.run(question.plan)
-        return runs[key].map(lambda answer: draw(query, answer, self._coins))
+            return self._source.run(plan).map(lambda answer: draw(query, answer, self._coins))
+        measured = (plan.relation, plan.keys, plan.measures)
+        if measured not in runs:
+            runs[measured] = self._source.run(plan)
+        return runs[measured].map(lambda answer: draw(query, answer, self._coins))
 
     def kept(self, question: Question, *, version: int | None = None) -> Release | None:
         """The stored release that answers a question, about the data as they are or as they were; free."""
-        query = question.query
-        key = self.key(question.plan)
-        found = self.ledger.kept(key, query.spend, slack=query.slack, version=version)
-        return None if found is None else self._repeated(question.plan, found)
+        found = self.stored(question, version)
+        if found is None:
+            return None
+        ((plan, query),) = found.parts
+        gains, facts = self.gains(query, paid=True), (found.receipt, self.left, self.analyst)
+        return Release(self.policy.name, plan, query, found.drawn, *facts, gains)
+
+    def stored(self, asked: Question | Batch, version: int | None = None) -> Stored | None:
+        """What is stored for it, about the data as they are or as they were."""
+        parts = asked.questions
+        prices = [each.query.asked for each in parts]
+        kept = self.ledger.kept(asked.keys, asked=prices, version=version)
+        plans = [] if kept is None else _meant(parts, kept.meaning)
+        if not plans and self.ledger.has_former:
+            plans = [each.former for each in parts]
+            sizes = [len(plan.measures) for plan in plans]
+            kept = self.ledger.kept(asked.formerly(plans), asked=prices, sizes=sizes, version=version)
+        if kept is None or not plans:
+            return None
+        paid = [kept.receipt.price] if len(plans) == 1 else prices
+        return Stored(kept.receipt, parted(plans, kept.spend, paid), kept.drawn)
 
     def on_behalf_of(self, analyst: str, pace: Pace | None = None) -> Database:
         """The same database, engine and ledger, asked by somebody else, and perhaps at another pace."""
@@ -464,13 +513,6 @@ class Database:
         other.analyst = analyst
         other.pace = pace or self.pace
         return other
-
-    def _repeated(self, plan: Plan, kept: Kept) -> Release:
-        query = Query(kept.spend, kept.receipt.price)
-        gains = self.gains(query, paid=True)
-        return Release(
-            self.policy.name, plan, query, kept.drawn, kept.receipt, self.left, self.analyst, gains
-        )
 
     def check_version(self) -> None:
         """Refuse, before anything is charged, to answer from a copy of data that changed."""
@@ -481,14 +523,9 @@ class Database:
         """What whoever asks can still spend: of the total, and of a share if there is one."""
         return self.ledger.left_for(self.analyst)
 
-    def key(self, plan: Plan) -> str:
-        """Names a question to this database: two databases that share a ledger must not share releases."""
-        return hashlib.sha256(f"{plan.key}\n{self._identity}".encode()).hexdigest()
-
     def is_paid(self, question: Question) -> bool:
         """Whether a stored release already answers the question."""
-        query = question.query
-        return self.ledger.kept(self.key(question.plan), query.spend, slack=query.slack) is not None
+        return self.stored(question) is not None
 
     def __repr__(self) -> str:
         total = self.ledger.total
@@ -512,6 +549,9 @@ class Question:
     derivations: tuple[Derivation, ...]
     engine_sql: str  # what the engine will run; printed here, so that printing cannot fail after the charge
     tuning: Guarantee | None = None  # what is first spent on caps that fit it
+    declared: Plan = field(kw_only=True)  # the plan before caps that we choose: what the question is known by
+    fitting: Policy | None = None  # the policy with caps that we chose; None if it is no text of SQL
+    tuned_for: Guarantee | None = None  # what was spent on caps that fit it
 
     @property
     def text(self) -> str:
@@ -553,9 +593,43 @@ class Question:
         return 1 + sum(1 + 3 * len(columns) for columns in wanted.values())
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """What it is known by: the first is written, all are looked up."""
+        return self.database.names.keys(self.declared, self.tuned_for)
+
+    @property
     def key(self) -> str:
-        """Names the question to its database."""
-        return self.database.key(self.plan)
+        """What it is known by."""
+        return self.keys[0]
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Itself: what a batch has several of."""
+        return (self,)
+
+    @property
+    def former(self) -> Plan:
+        """Its plan as it was before questions had a stored form."""
+        return self.plan if self.fitting is None else parse(self.sql, self.fitting, former.measures)
+
+    def formerly(self, plans: Sequence[Plan]) -> str:
+        """What it was known by then."""
+        return self.database.names.former(plans[0])
+
+    @property
+    def meaning(self) -> list[Any]:
+        """What the integers that are drawn for it mean."""
+        return [forms.measure(each) for each in self.plan.measures]
+
+    def meant(self, meaning: list[Any]) -> Plan | None:
+        """The plan by which stored integers are read, if they are an answer to it."""
+        if meaning == self.meaning:
+            return self.plan
+        values = [value for aggregate in self.plan.wanted for value in aggregate.values]
+        measures = forms.measured(meaning, values)
+        if measures is None or self.fitting is None:
+            return None
+        return parse(self.sql, self.fitting, lambda *_: measures)
 
     def kept(self, *, version: int | None = None) -> Release | None:
         """The stored release that answers it, about the data as they are or as they were; free."""
@@ -620,55 +694,56 @@ class Batch:
 
     def kept(self, *, version: int | None = None) -> Releases | None:
         """The stored releases that answer the batch, about the data as they are or as they were; free."""
-        found = self.database.ledger.kept(self.key, self.spend, slack=self.slack, version=version, exact=True)
-        return None if found is None else self._shown(found.drawn, found.receipt)
+        found = self.database.stored(self, version)
+        return None if found is None else self._shown(found)
 
     def release(self) -> Releases:
         """Spend the price and get all the numbers; asking the same batch again is free."""
-        ledger = self.database.ledger
+        database = self.database
         if (repeated := self.kept()) is not None:
             return repeated
-        self.database.check_version()
-        text = f"batch of {len(self.questions)}: " + "; ".join(question.text for question in self.questions)
-        receipt = ledger.charge(
-            self.spend, self.key, slack=self.slack, question=text, analyst=self.database.analyst
-        )
-        with self.database.pace(receipt.number, *(question.plan for question in self.questions)):
-            drawn = self._drawn()
-        return self._shown(ledger.keep(receipt, drawn), receipt)
+        database.check_version()
+        paid = database.redeemed(self) or database.charged(self, self.slack)
+        with database.pace(paid.receipt.number, *(plan for plan, _ in paid.parts)):
+            drawn = self._drawn(paid)
+        return self._shown(Stored(paid.receipt, paid.parts, database.ledger.keep(paid.receipt, drawn)))
 
-    def _drawn(self) -> Secret[Draw]:
+    @property
+    def text(self) -> str:
+        """The questions on one line, for the history."""
+        return f"batch of {len(self.questions)}: " + "; ".join(each.text for each in self.questions)
+
+    def _drawn(self, paid: Paid) -> Secret[Draw]:
         """All vectors of all questions, one after the other; what is asked twice is run once, drawn twice."""
-        runs: dict[str, Secret[Answer]] = {}
-        first, *rest = [self.database.drawn(question, runs) for question in self.questions]
+        runs: dict[tuple[object, ...], Secret[Answer]] = {}
+        first, *rest = [self.database.drawn(plan, query, runs) for plan, query in paid.parts]
         for each in rest:
             first = first.beside(each).map(lambda pair: pair[0] + pair[1])
         return first
 
-    def _shown(self, drawn: Draw, receipt: Receipt) -> Releases:
-        releases, start = [], 0
-        for question in self.questions:
-            end = start + len(question.query.steps)
-            releases.append(
-                Release(
-                    self.database.policy.name,
-                    question.plan,
-                    question.query,
-                    drawn[start:end],
-                    receipt,
-                    self.database.left,
-                    self.database.analyst,
-                    self.database.gains(question.query, paid=True),
-                )
-            )
+    def _shown(self, stored: Stored) -> Releases:
+        releases, start, database = [], 0, self.database
+        for plan, query in stored.parts:
+            end = start + len(query.steps)
+            gains = database.gains(query, paid=True)
+            facts = (stored.receipt, database.left, database.analyst, gains)
+            releases.append(Release(database.policy.name, plan, query, stored.drawn[start:end], *facts))
             start = end
         return Releases(tuple(releases))
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """What the batch is known by: the first is written, all are looked up."""
+        return batch([question.keys for question in self.questions])
+
+    @property
     def key(self) -> str:
-        """Names the batch to the database."""
-        keys = "\n".join(self.database.key(question.plan) for question in self.questions)
-        return hashlib.sha256(f"batch\n{keys}".encode()).hexdigest()
+        """What the batch is known by."""
+        return self.keys[0]
+
+    def formerly(self, plans: Sequence[Plan]) -> str:
+        """What it was known by before questions had a stored form."""
+        return former.batch([self.database.names.former(plan) for plan in plans])
 
     def __repr__(self) -> str:
         lines = [f"  {question.text}" for question in self.questions]
@@ -678,22 +753,11 @@ class Batch:
         return "\n".join(lines)
 
 
-def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
-    """A vector for every measure; where the groups are private, first which of them are shown."""
-    shown = range(len(answer.groups))
-    drawn: list[tuple[int | str, ...]] = []
-    for step, vector in zip(query.steps, answer.vectors, strict=True):
-        mechanism = step.mechanism
-        if isinstance(mechanism, Partition):
-            chosen = mechanism.law(vector).draw(coins)
-            shown = [g for g, is_shown in enumerate(chosen) if is_shown]  # type: ignore[assignment]
-            drawn.append(tuple(write_key(answer.groups[g]) for g in shown))
-            continue
-        assert isinstance(mechanism, Mechanism)
-        cells = len(vector) // max(len(answer.groups), 1)
-        seen = [vector[g * cells : (g + 1) * cells] for g in shown]
-        drawn.append(mechanism.law(tuple(itertools.chain.from_iterable(seen))).draw(coins))
-    return tuple(drawn)
+def _meant(questions: Sequence[Question], meaning: Sequence[list[Any]]) -> list[Plan]:
+    """The plans by which stored integers are read; none if they cannot be."""
+    found = [question.meant(each) for question, each in zip(questions, meaning, strict=True)]
+    plans = [plan for plan in found if plan is not None]
+    return plans if len(plans) == len(found) else []
 
 
 def fitting(policy: Policy) -> tuple[Policy, DuckDB]:
@@ -723,7 +787,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
         policy.ledger,
         name=policy.name,
         total=policy.budget,
-        policy=policy.hash,
+        policy=(forms.policy(policy), former.policy_hash(policy)),
         witness=Path(policy.file).absolute().with_suffix(".ledger"),
         clock=clock,
         accept=accept,

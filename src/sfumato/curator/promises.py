@@ -27,6 +27,7 @@ from sfumato.budget.book import Limit
 from sfumato.budget.filters import FINE, UNIT, odometer
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound
+from sfumato.queries import former, forms
 from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
 from sfumato.utility import guessing
@@ -260,13 +261,26 @@ class Judge:
         """Names everything that the corners depend on."""
         columns = [self._declared(part) for part in self.promise.parts]
         budget = self.policy.budget
-        told = repr((FORM, self.promise, columns, budget.currency, budget.delta))
-        public = ""
-        if self.promise.joint or any(part.prior.source for part in self.promise.parts):
-            public = repr(self.chances)  # what a public table says may change
-            if self.column is not None:
-                public += f"{self.column.low} {self.column.step} {self.column.chances.tobytes().hex()}"
-        return hashlib.sha256(f"{told}\n{public}".encode()).hexdigest()
+        told = [FORM, forms.promise(self.promise, columns), budget.currency, str(budget.delta), self._public]
+        return forms.digest(told)
+
+    @property
+    def formerly(self) -> str:
+        """The same before promises had a stored form."""
+        columns = [self._declared(part) for part in self.promise.parts]
+        budget = self.policy.budget
+        told = former.shown((1, self.promise, columns, budget.currency, budget.delta))
+        return hashlib.sha256(f"{told}\n{self._public}".encode()).hexdigest()
+
+    @property
+    def _public(self) -> str:
+        """What public tables say of it, which may change."""
+        if not self.promise.joint and not any(part.prior.source for part in self.promise.parts):
+            return ""
+        public = repr(self.chances)  # of floats
+        if self.column is not None:
+            public += f"{self.column.low} {self.column.step} {self.column.chances.tobytes().hex()}"
+        return public
 
     @cached_property
     def limit(self) -> Limit:

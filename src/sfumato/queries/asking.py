@@ -22,6 +22,7 @@ from sfumato.queries.expressions import (
     possible,
 )
 from sfumato.queries.plan import (
+    Aggregate,
     Arithmetic,
     Chosen,
     Combined,
@@ -31,7 +32,9 @@ from sfumato.queries.plan import (
     Having,
     Key,
     KeyOf,
+    Measure,
     Moments,
+    Name,
     Number,
     Output,
     Plan,
@@ -40,13 +43,17 @@ from sfumato.queries.plan import (
 )
 from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
 from sfumato.queries.relations import Where
-from sfumato.queries.rewrite import Aggregate, Name, Rewriting, grouping, rewrite
+from sfumato.queries.rewrite import Rewriting, grouping, rewrite
 from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, Rows, grouped, positional
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from sfumato.queries.declared import Value
     from sfumato.queries.relations import Relation
+
+    Measuring = Callable[[Iterable[Aggregate], int | None, int], tuple[Measure, ...]]
 
 MOST_GROUPS = 10**6
 KEYS_PER_PERSON = 1  # of private keys: more of them release fewer
@@ -74,8 +81,8 @@ _WHOLE: dict[str, Literal["floor", "ceil", "abs", "root"]] = {
 }
 
 
-def ask(tree: Node, text: Text) -> Plan:
-    """The plan of a statement."""
+def ask(tree: Node, text: Text, measuring: Measuring = rewrite) -> Plan:
+    """The plan of a statement, whose aggregates are measured so."""
     while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None:
         tree = tree.this
     if tree.kind == "Union":
@@ -85,7 +92,7 @@ def ask(tree: Node, text: Text) -> Plan:
         told = "only SELECT is answered"
         text.refuse(tree, told, "Write: SELECT COUNT(*) FROM a_table", name=tree.kind)
     reader = Reader(text)
-    return _Asking(text, reader, tree).plan(Rows(text, reader))
+    return _Asking(text, reader, tree, measuring).plan(Rows(text, reader))
 
 
 @dataclass(slots=True)
@@ -95,6 +102,7 @@ class _Asking:
     text: Text
     reader: Reader
     select: Node
+    measuring: Measuring
     scope: Scope = field(default_factory=lambda: Scope(()))
     keys: tuple[Key, ...] = ()
     rewriting: Rewriting = field(default_factory=lambda: Rewriting(()))
@@ -121,9 +129,8 @@ class _Asking:
             advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
             text.refuse(select, "the query asks for no aggregate", advice)
         self.rewriting = self.rewritten(aggregates, relation.rows, size)
-        if private:
-            chosen = Selected(KEYS_PER_PERSON)
-            self.rewriting = Rewriting((chosen, *self.rewriting.measures))
+        if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
+            self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
         outputs = self.outputs()
         return Plan(
             relation=relation,
@@ -134,15 +141,16 @@ class _Asking:
             having=self.having(),
             order=self.order(outputs),
             limit=self.limit(),
+            wanted=tuple(aggregates),
         )
 
     def rewritten(self, aggregates: dict[Aggregate, Node], rows: int | None, size: int) -> Rewriting:
         try:
-            return rewrite(aggregates, rows, size)
+            return Rewriting(self.measuring(aggregates, rows, size))
         except Unusable as reason:
             for aggregate, node in aggregates.items():  # whose fault it is
                 try:
-                    rewrite([aggregate], rows, size)
+                    self.measuring([aggregate], rows, size)
                 except Unusable:
                     self.text.unusable(reason, node)
             self.text.unusable(reason, self.select)

@@ -1,9 +1,9 @@
 """A plan: exactly what is measured in the engine, and how released numbers become columns.
 
 A `Plan` is a frozen tree. Two parts live in it. What is *measured* (relation, keys, measures) is secret until
-noised and decides distances, price and the key of the release. What is *shown* (outputs, order, limit, which
-groups) is arithmetic on released numbers: post-processing, free, and not part of the key, so `1 + COUNT(*)`
-after `COUNT(*)` costs nothing.
+noised and decides distances and price. What is *shown* (outputs, order, limit, which
+groups) is arithmetic on released numbers: post-processing, free, and not part of the question's name (see
+`forms`), so `1 + COUNT(*)` after `COUNT(*)` costs nothing.
 
 Every measure is a histogram: for every group a fixed number of integer cells, of which all rows of one person
 together fill at most `cap`, whatever they hold. A count has one cell. Averages and variances have the cells
@@ -14,19 +14,21 @@ A median has a cell for every step of its grid.
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import itertools
-import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from sfumato.queries.expressions import fields
+from sfumato.queries.relations import scalars_of
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sfumato.queries.declared import Value
-    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.expressions import Field, Scalar
     from sfumato.queries.relations import Relation
 
 PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
@@ -340,6 +342,46 @@ class Octaves(Histogram):
 Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds | Octaves
 
 
+# What is asked for: aggregates as SQL means them -----------------------------------------------------
+
+Name = Literal[
+    "count",
+    "sum",
+    "avg",
+    "var_pop",
+    "var_samp",
+    "stddev_pop",
+    "stddev_samp",
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "people",
+    "distinct",
+    "quantile",
+    "mode",
+]
+_DEGREES: dict[str, int] = {"count": 0, "sum": 1, "avg": 1, "covar_pop": 1, "covar_samp": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate as the analyst wrote it: of no value (rows), of one, or of two."""
+
+    name: Name
+    values: tuple[Scalar, ...] = ()
+    rank: Fraction = Fraction(0)  # of a quantile
+
+    @property
+    def degree(self) -> int:
+        """The highest power of a value that it needs."""
+        return _DEGREES.get(self.name, 2)
+
+    @property
+    def of_moments(self) -> bool:
+        """Whether it is arithmetic on counts, sums and squares."""
+        return self.name not in ("people", "distinct", "quantile", "mode")
+
+
 # What is shown: arithmetic on released numbers -------------------------------------------------------
 
 
@@ -455,6 +497,7 @@ class Plan:
     having: Having | None = None
     order: tuple[tuple[Expression, bool], ...] = ()  # (what, descending)
     limit: int | None = None
+    wanted: tuple[Aggregate, ...] = ()  # what the measures are for
 
     @property
     def private_keys(self) -> bool:
@@ -477,10 +520,20 @@ class Plan:
         return self.relation.tables
 
     @property
-    def key(self) -> str:
-        """Names what is measured; how it is shown does not matter."""
-        measured = [canonical(part) for part in (self.relation, self.keys, self.measures)]
-        return hashlib.sha256("\n".join(measured).encode()).hexdigest()
+    def scalars(self) -> Iterator[Scalar]:
+        """Every expression on a row that anything in it uses."""
+        yield from (key.expression for key in self.keys)
+        for measure in self.measures:
+            if isinstance(measure, Moments):
+                yield from measure.values
+            elif not isinstance(measure, Selected) and measure.value is not None:
+                yield measure.value
+        yield from scalars_of(self.relation)
+
+    @property
+    def fields(self) -> set[Field]:
+        """Every column that anything in it uses."""
+        return set(itertools.chain.from_iterable(fields(each) for each in self.scalars))
 
     @property
     def selects(self) -> bool:
@@ -489,24 +542,3 @@ class Plan:
         many = self.private_keys or bool(self.sets)
         cut = self.limit is not None and (many or self.limit < self.size)
         return self.having is not None or (by_value and cut)
-
-
-def canonical(part: object) -> str:
-    """One text for one meaning: class names and fields, in order.
-
-    >>> canonical(Clamp(Fraction(0), Fraction(1, 2), 3))
-    '["Clamp",["Fraction","0"],["Fraction","1/2"],3]'
-    """
-    return json.dumps(_plain(part), separators=(",", ":"))
-
-
-def _plain(part: object) -> object:
-    if is_dataclass(part):
-        return [type(part).__name__, *(_plain(getattr(part, field.name)) for field in fields(part))]
-    if isinstance(part, tuple):
-        return ["tuple", *(_plain(item) for item in part)]
-    if part is None or isinstance(part, (bool, int)):
-        return part
-    if isinstance(part, (str, float, Fraction, datetime.date)):
-        return [type(part).__name__, str(part)]
-    raise TypeError(f"no canonical form for {type(part).__name__}")

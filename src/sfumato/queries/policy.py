@@ -8,8 +8,6 @@ enforced in every plan (law 7).
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import math
 import re
 import tomllib
@@ -55,6 +53,7 @@ class Policy:
     sizes: tuple[
         tuple[str, int], ...
     ] = ()  # about how many rows tables have; deadlines of a server rest on it
+    called: str = ""  # what the data are called, wherever they lie
 
     @property
     def database(self) -> Path:
@@ -64,12 +63,6 @@ class Policy:
     def table(self, name: str) -> Table | None:
         """The table called `name`, in whatever case it was typed."""
         return named(self.tables, name)
-
-    @property
-    def hash(self) -> str:
-        """Changes whenever a declaration that can change an answer changes; the budget is not one."""
-        text = json.dumps([self.source, repr(self.tables)])
-        return hashlib.sha256(text.encode()).hexdigest()
 
     def with_keys(self, read: Callable[[str, str, Kind], tuple[Value, ...]]) -> Policy:
         """The policy with every `keys = "table.column"` replaced by the values of that public table."""
@@ -138,8 +131,8 @@ class _Reader:
         self.known(data, (), {"name", "source", "budget", "tables", "promise"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
-        self.known(source, ("source",), {"duckdb", "parquet", "prepared"})
-        engines = [name for name in source if name != "prepared"]
+        self.known(source, ("source",), {"duckdb", "parquet", "prepared", "name"})
+        engines = [each for each in source if each not in ("prepared", "name")]
         if len(engines) > 1:
             advice = 'Keep one of: duckdb = "your.duckdb", parquet = "a_folder"'
             raise self.error(("source",), "it names two places", advice)
@@ -159,6 +152,7 @@ class _Reader:
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
             prepared=None if copy is None else self.file.parent / copy,
+            called=self.string(source, ("source", "name"), None) if "name" in source else "",
             sizes=tuple(
                 (table, self.size(("tables", table, "rows"), body["rows"]))
                 for table, body in tables.items()

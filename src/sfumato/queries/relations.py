@@ -267,6 +267,31 @@ def joins_of(relation: Relation) -> Iterator[Join]:
             yield from joins_of(right)
 
 
+def scalars_of(relation: Relation) -> Iterator[Scalar]:
+    """Every expression on a row in it."""
+    match relation:
+        case Where(inner, condition):
+            yield condition
+            yield from scalars_of(inner)
+        case Join(_, left, right, on):
+            if on is not None:
+                yield on
+            yield from scalars_of(left)
+            yield from scalars_of(right)
+        case Among(inner, value, other, other_value):
+            yield from (each for each in (value, other_value) if each is not None)
+            yield from scalars_of(inner)
+            yield from scalars_of(other)
+        case Union(_, parts):
+            for inner, columns in parts:
+                yield from columns
+                yield from scalars_of(inner)
+        case Fold(_, inner, by, folds):
+            yield from by
+            yield from (fold.value for fold in folds if fold.value is not None)
+            yield from scalars_of(inner)
+
+
 def prefix(field: Field) -> int:
     """The number of the relation that has the column.
 

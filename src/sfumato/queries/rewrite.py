@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from sfumato.queries import forms
 from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, possible
 from sfumato.queries.plan import (
+    Aggregate,
     Arithmetic,
     Chosen,
     Clamp,
@@ -34,7 +36,6 @@ from sfumato.queries.plan import (
     Spread,
     Sum,
     Weighted,
-    canonical,
 )
 
 if TYPE_CHECKING:
@@ -45,43 +46,6 @@ FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
 MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
-
-Name = Literal[
-    "count",
-    "sum",
-    "avg",
-    "var_pop",
-    "var_samp",
-    "stddev_pop",
-    "stddev_samp",
-    "covar_pop",
-    "covar_samp",
-    "corr",
-    "people",
-    "distinct",
-    "quantile",
-    "mode",
-]
-_DEGREES: dict[str, int] = {"count": 0, "sum": 1, "avg": 1, "covar_pop": 1, "covar_samp": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """An aggregate as the analyst wrote it: of no value (rows), of one, or of two."""
-
-    name: Name
-    values: tuple[Scalar, ...] = ()
-    rank: Fraction = Fraction(0)  # of a quantile
-
-    @property
-    def degree(self) -> int:
-        """The highest power of a value that it needs."""
-        return _DEGREES.get(self.name, 2)
-
-    @property
-    def of_moments(self) -> bool:
-        """Whether it is arithmetic on counts, sums and squares."""
-        return self.name not in ("people", "distinct", "quantile", "mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +114,7 @@ class Rewriting:
         return next(i for i, measure in enumerate(self.measures) if holds(measure))
 
 
-def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> Rewriting:
+def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> tuple[Measure, ...]:
     """The fewest measures for these aggregates. `groups` is how many there are, if that is public, else 0."""
     wanted = list(dict.fromkeys(aggregates))
     degrees: dict[tuple[Scalar, ...], int] = {}
@@ -175,16 +139,21 @@ def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> R
             continue
         clamps = tuple(_steps(value, degree, len(values)) for value in values) if degree else ()
         found.append(Moments(values, clamps, degree, False, rows))
-    found.sort(key=canonical)
+    found.sort(key=_named)
     if counts:
         singles = [m for m in found if isinstance(m, Moments) and len(m.values) == 1]
         if singles:
-            best = min(singles, key=lambda m: (not _required(m.values), m.degree, canonical(m)))
+            best = min(singles, key=lambda m: (not _required(m.values), m.degree, _named(m)))
             found[found.index(best)] = replace(best, nulls=not _required(best.values))
         else:
             found.append(Moments((), (), 0, False, rows))
     found += _others(wanted, rows, groups)
-    return Rewriting(tuple(sorted(found, key=canonical)))
+    return tuple(sorted(found, key=_named))
+
+
+def _named(measure: Measure) -> str:
+    """What measures are sorted by, so that one question has one plan."""
+    return forms.text(forms.measure(measure))
 
 
 def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:

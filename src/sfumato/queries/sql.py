@@ -20,11 +20,13 @@ from sqlglot.errors import ParseError, TokenError
 
 from sfumato.errors import SyntaxRefused
 from sfumato.queries.asking import ask
+from sfumato.queries.rewrite import rewrite
 from sfumato.queries.syntax import Missing, Node, Text, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sfumato.queries.asking import Measuring
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
 
@@ -32,10 +34,13 @@ LONGEST = 20_000  # characters of SQL
 DEEPEST = 120  # levels of nodes
 
 
-def parse(sql: str, policy: Policy) -> Plan:
-    """The plan of one SELECT, or a refusal that says what to write instead."""
+def parse(sql: str, policy: Policy, measuring: Measuring = rewrite) -> Plan:
+    """The plan of one SELECT, or a refusal that says what to write instead.
+
+    `measuring` chooses the measures of its aggregates: those that a stored release has, for example.
+    """
     try:
-        return _asked(tree(sql), Text(sql, policy))
+        return _asked(tree(sql), Text(sql, policy), measuring)
     except RecursionError:
         raise _too_deep(sql) from None
 
@@ -74,9 +79,9 @@ def _too_deep(sql: str) -> SyntaxRefused:
     )
 
 
-def _asked(tree: Node, text: Text) -> Plan:
+def _asked(tree: Node, text: Text, measuring: Measuring) -> Plan:
     try:
-        return ask(tree, text)
+        return ask(tree, text, measuring)
     except Missing as missing:
         text.refuse(missing.node, f"{word(missing.node)} lacks an argument", "Write all of them.")
 

@@ -20,7 +20,7 @@ import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -395,8 +395,7 @@ class Desk:
         return Shown(await self._new(caller, database, question, retried))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
-        about, told = json.dumps([who, key]), _fingerprint(*wanted)
-        return _Retried(self.database.ledger, asked, told, about) if key else None
+        return _Retried(self.database.ledger, asked, wanted, json.dumps([who, key])) if key else None
 
     def _moment(self) -> tuple[int, int] | None:
         """While this is the same, so is what is shown of a stored release; shares are filled by the clock."""
@@ -632,12 +631,13 @@ class _Retried:
 
     ledger: Ledger
     asked: Question | Batch
-    told: str
+    wanted: tuple[Wanted, ...]
     about: str
 
     def _noted(self) -> tuple[dict[str, Any], ...]:
         noted = self.ledger.notes("asked", self.about)
-        if any(each["asked"] != self.told for each in noted):
+        names = (_fingerprint(*self.wanted), _former_fingerprint(*self.wanted)) if noted else ()
+        if any(each["asked"] not in names for each in noted):
             raise KeyReused(
                 "this idempotency key was used for another question or another price. Nothing was spent. "
                 "Use a key once; a retry sends exactly what was sent first."
@@ -647,8 +647,7 @@ class _Retried:
     def stored(self) -> Release | Releases | None:
         """What was released under the key."""
         for each in self._noted():
-            same = each["key"] == self.asked.key
-            if same and (kept := self.asked.kept(version=each["version"])) is not None:
+            if self._is_it(each["key"]) and (kept := self.asked.kept(version=each["version"])) is not None:
                 return kept
         return None
 
@@ -656,11 +655,11 @@ class _Retried:
         """What was released under the key, or what is released now."""
         if (stored := self.stored()) is not None:
             return stored
-        ledger, name, noted = self.ledger, self.asked.key, self._noted()
+        ledger, noted = self.ledger, self._noted()
         if not noted and (kept := self.asked.kept()) is not None:
             return kept  # free, so there is nothing that a retry could pay twice
         version = ledger.data_version
-        if not noted or (noted[-1]["key"], noted[-1]["version"]) != (name, version):
+        if not noted or noted[-1]["version"] != version or not self._is_it(noted[-1]["key"]):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
                 raise KeyReused(
                     "what was asked under this idempotency key is paid for, but data or policy changed, "
@@ -670,14 +669,21 @@ class _Retried:
             price, left = self.asked.price, self.asked.database.left
             if price.amount > left.amount or price.delta > left.delta or self.asked.breaks:
                 return self.asked.release()  # refused: then the key stands for nothing
-            self._note(name, version)
+            self._note(version)
         found = self.asked.release()
         if ledger.data_version != version:  # the data changed in between
-            self._note(name, ledger.data_version)
+            self._note(ledger.data_version)
         return found
 
-    def _note(self, name: str, version: int) -> None:
-        facts = {"asked": self.told, "key": name, "version": version}
+    def _is_it(self, key: str) -> bool:
+        """Whether the question is, or was, known by this."""
+        if key in self.asked.keys:
+            return True
+        former = self.ledger.has_former
+        return former and key == self.asked.formerly([each.former for each in self.asked.questions])
+
+    def _note(self, version: int) -> None:
+        facts = {"asked": _fingerprint(*self.wanted), "key": self.asked.key, "version": version}
         self.ledger.note("asked", facts, about=self.about)
 
 
@@ -712,8 +718,28 @@ def check_key(key: str) -> None:
 
 
 def _fingerprint(*wanted: Wanted) -> str:
-    text = json.dumps([asdict(each) for each in wanted], default=repr, sort_keys=True)
+    """Names what was sent, by names of its own: what is not given is left out."""
+    forms = []
+    for each in wanted:
+        given = [[type(value).__name__, repr(value)] for value in each.parameters]
+        form = {
+            "sql": each.sql,
+            "epsilon": each.epsilon,
+            "rho": each.rho,
+            "delta": each.delta,
+            "tune": each.tune,
+            "parameters": given or None,
+        }
+        forms.append({name: value for name, value in form.items() if value is not None})
+    text = json.dumps({"form": 1, "wanted": forms}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _former_fingerprint(*wanted: Wanted) -> str:
+    """What it was called before it had a form: never to be changed."""
+    names = ("sql", "epsilon", "rho", "delta", "tune", "parameters")
+    fields = [{name: getattr(each, name) for name in names} for each in wanted]
+    return hashlib.sha256(json.dumps(fields, default=repr, sort_keys=True).encode()).hexdigest()
 
 
 def _receipt(found: Any) -> dict[str, Any]:

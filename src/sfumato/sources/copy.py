@@ -29,17 +29,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries import former, forms
 from sfumato.queries.expressions import Field
 from sfumato.queries.plan import Clamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sfumato.queries.declared import Column, Table
+    from sfumato.queries.declared import Table
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.policy import Policy
 
-FORM = "1"  # of the copy: another one must be prepared again
+FORM = 1  # of the copy: another one must be prepared again
 ROWS = "sfumato_rows"
 UNIT = "sfumato_unit"
 MARK = "sfumato_prepared"  # the table that says what the copy was made of
@@ -110,13 +111,34 @@ def _grids(table: Table) -> Iterator[tuple[str, Grid]]:
 
 def mark(policy: Policy, state: object) -> str:
     """Names all that a copy is made of: its form, the declarations it depends on, and the data's version."""
-    declared = [
-        [t.name, t.unit, t.through, t.public, [_declared(c) for c in t.columns], repr(sorted(_grids(t)))]
+    tables = [
+        [
+            *(t.name, t.unit, t.through, t.public, [[c.name, c.kind] for c in t.columns]),
+            [[name, *_form(grid)] for name, grid in sorted(_grids(t))],
+        ]
         for t in policy.tables
     ]
-    text = json.dumps([FORM, policy.source, declared, state], default=str)
+    return forms.digest({"form": FORM, "source": policy.source, "tables": tables, "state": state})
+
+
+def _form(grid: Grid) -> list[object]:
+    clamp = grid.clamp
+    return [grid.number, str(clamp.low), str(clamp.high), clamp.exponent, grid.required, grid.centre]
+
+
+def former_mark(policy: Policy, state: object) -> str:
+    """What it was called before it had a form: never to be changed. Such a copy is as good as any."""
+    tables = [
+        [
+            *(t.name, t.unit, t.through, t.public, [[c.name, c.kind] for c in t.columns]),
+            f"[{', '.join(_former(name, grid) for name, grid in sorted(_grids(t)))}]",
+        ]
+        for t in policy.tables
+    ]
+    text = json.dumps(["1", policy.source, tables, state], default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _declared(column: Column) -> list[str]:
-    return [column.name, column.kind]
+def _former(name: str, grid: Grid) -> str:
+    told = f"number={grid.number!r}, clamp={former.shown(grid.clamp)}, required={grid.required!r}"
+    return f"({name!r}, Grid({told}, centre={grid.centre!r}))"

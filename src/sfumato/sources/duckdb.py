@@ -21,7 +21,7 @@ import duckdb
 from sfumato.errors import SourceError, nearest
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
-from sfumato.sources.copy import MARK, Copy, mark
+from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
 from sfumato.sources.prepare import write
 from sfumato.sources.printing import Answer, arrange, texts
@@ -364,7 +364,7 @@ class Prepared(DuckDB):
             found = connection.execute(f"SELECT mark FROM {_ATTACHED}.main.{MARK}").fetchall()
         except duckdb.Error:
             found = []
-        if found != [(mark(self._policy, self._version),)]:
+        if found not in ([(made(self._policy, self._version),)] for made in (mark, former_mark)):
             connection.close()
             raise self._stale("The data or the policy changed since it was made, or it is not one of ours.")
         return connection

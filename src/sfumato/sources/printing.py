@@ -36,7 +36,7 @@ from sfumato.queries.plan import (
 from sfumato.queries.relations import Scan, Where
 from sfumato.sources.copy import ROWS
 from sfumato.sources.dialect import SQL_TYPE, double, integer, listed, on_grid, scalar_text, typed
-from sfumato.sources.tables import is_plain, needed_by, rows_of
+from sfumato.sources.tables import is_plain, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ class _Query:
 
     def __init__(self, plan: Plan, measures: list[Measure], copy: Copy | None) -> None:
         self.plan, self.measures, self.copy = plan, measures, copy
-        self.rows = rows_of(plan.relation, needed_by(plan), copy)
+        self.rows = rows_of(plan.relation, plan.fields, copy)
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.pieces = _Pieces()
         self.columns: dict[str, str] = {}  # what of a row is used, and what it is called

@@ -7,13 +7,11 @@ rows.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, fields, parts_of
-from sfumato.queries.plan import Moments, Plan, Selected
 from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
 from sfumato.queries.rows import numbers_of
 from sfumato.sources.copy import UNIT
@@ -39,45 +37,6 @@ class Rows:
 
     def column(self, field: Field) -> str:
         return self.columns[prefix(field)](field)
-
-
-def needed_by(plan: Plan) -> set[Field]:
-    """Every column that anything in a plan uses."""
-    return set(itertools.chain.from_iterable(fields(each) for each in _scalars(plan)))
-
-
-def _scalars(plan: Plan) -> Iterator[Scalar]:
-    yield from (key.expression for key in plan.keys)
-    for measure in plan.measures:
-        if isinstance(measure, Moments):
-            yield from measure.values
-        elif not isinstance(measure, Selected) and measure.value is not None:
-            yield measure.value
-    yield from _within(plan.relation)
-
-
-def _within(relation: Relation) -> Iterator[Scalar]:
-    match relation:
-        case Where(inner, condition):
-            yield condition
-            yield from _within(inner)
-        case Join(_, left, right, on):
-            if on is not None:
-                yield on
-            yield from _within(left)
-            yield from _within(right)
-        case Among(inner, value, other, other_value):
-            yield from (each for each in (value, other_value) if each is not None)
-            yield from _within(inner)
-            yield from _within(other)
-        case Union(_, parts):
-            for inner, columns in parts:
-                yield from columns
-                yield from _within(inner)
-        case Fold(_, inner, by, folds):
-            yield from by
-            yield from (fold.value for fold in folds if fold.value is not None)
-            yield from _within(inner)
 
 
 def rows_of(relation: Relation, needed: set[Field], copy: Copy | None = None) -> Rows:

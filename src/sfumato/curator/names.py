@@ -1,0 +1,54 @@
+"""By which names a database knows its questions: those of today, and those under which they were stored."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.queries import former, forms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sfumato.mechanisms import Guarantee
+    from sfumato.queries.plan import Plan
+    from sfumato.queries.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Two databases that share a ledger must not share releases: so the place of the data is part of a name.
+
+    The first place is written, and all are looked up: what the policy calls its source, if it does, and where
+    the data lie.
+    """
+
+    policy: Policy
+    places: tuple[str, ...]
+    formerly: str  # the identity of a database in names of before
+
+    @classmethod
+    def of(cls, policy: Policy, ledger: Path) -> Names:
+        """The names of a database whose ledger is kept, or remembered, there."""
+        lies = os.path.relpath(policy.database.resolve(), ledger.parent.resolve())  # survives moving both
+        if isinstance(policy.ledger, str):  # on a server: other machines have such paths, too
+            lies = f"{platform.node()}\n{policy.database.resolve()}"
+        places = (f"name {policy.called}", lies) if policy.called else (lies,)
+        return cls(policy, places, f"{former.policy_hash(policy)}\n{lies}")
+
+    def keys(self, plan: Plan, tune: Guarantee | None) -> tuple[str, ...]:
+        """The names of a question, as it is before caps that we choose."""
+        paid = "" if tune is None else str(tune.amount)
+        return tuple(forms.question(plan, self.policy, place, tune=paid) for place in self.places)
+
+    def former(self, plan: Plan) -> str:
+        """What a question was called, with the caps it had."""
+        return former.question(plan, self.formerly)
+
+
+def batch(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of questions together, from those of each."""
+    return tuple(forms.digest(["batch", *together]) for together in zip(*keys, strict=True))
