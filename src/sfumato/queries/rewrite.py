@@ -46,6 +46,7 @@ FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
 MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
+ORDER = (Distinct, Kinds, Moments, People, Spread, Sum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +152,9 @@ def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> t
     return tuple(sorted(found, key=_named))
 
 
-def _named(measure: Measure) -> str:
+def _named(measure: Measure) -> tuple[int, str]:
     """What measures are sorted by, so that one question has one plan."""
-    return forms.text(forms.measure(measure))
+    return ORDER.index(type(measure)), forms.text(forms.measure(measure))
 
 
 def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:
