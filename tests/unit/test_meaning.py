@@ -1,0 +1,346 @@
+"""Law 14: on clean data and without noise, an answer is the engine's own answer to the same text.
+
+Three nets: a table of every function and condition of docs/reference/sql.md on values at the edges of their
+types; the questions that were once answered wrongly, one by one; and random questions (`tests.meaning`, which
+runs for as long as one likes: `python -m tests.meaning --seed 7 --count 5000`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.fuzz import world
+from tests.meaning import Clean, Tally, explore, shown
+
+from sfumato.errors import QueryRefused
+from sfumato.queries.expressions import RULES, Call
+from sfumato.queries.sql import parse, tree
+from sfumato.queries.syntax import ARGUMENTS
+from sfumato.sources.tables import _within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.plan import Plan
+
+EDGES = """
+[source]
+duckdb = "clean.duckdb"
+[budget]
+epsilon = "1"
+delta = "1e-6"
+[tables.t]
+unit = "row"
+[tables.t.columns]
+n = { type = "integer", low = -100, high = 100 }
+k = { type = "integer", low = -5, high = 5 }
+x = { type = "number", low = -100, high = 100 }
+m = { type = "number", low = -100, high = 100 }
+s = { type = "text" }
+w = { type = "text", keys = ["A", "a", "", "B b"] }
+ok = { type = "boolean" }
+d = { type = "date", low = 1999-01-01, high = 2030-12-31 }
+z = { type = "timestamp", low = 1999-01-01, high = 2030-12-31 }
+[tables.a]
+unit = "id"
+rows_per_person = 50
+[tables.a.columns]
+id = { type = "integer" }
+visit = { type = "integer" }
+v = { type = "integer", low = 0, high = 50 }
+w = { type = "text", keys = ["A", "a", "", "B b"] }
+[tables.b]
+unit = "id"
+rows_per_person = 50
+[tables.b.columns]
+id = { type = "integer" }
+x = { type = "integer", low = 0, high = 100 }
+r = { type = "integer", low = 0, high = 100, required = true }
+q = { type = "number", low = 0, high = 100, required = true }
+c = { type = "number", low = 0, high = 100 }
+[tables.c]
+unit = "visit -> a.visit"
+rows_per_person = 50
+[tables.c.columns]
+visit = { type = "integer" }
+test = { type = "text" }
+[tables.p]
+public = true
+[tables.p.columns]
+w = { type = "text" }
+v = { type = "integer", low = 0, high = 100 }
+y = { type = "integer", low = 0, high = 100 }
+"""
+COLUMNS = {
+    "t": (
+        "n INTEGER, k TINYINT, x DOUBLE, m DECIMAL(4, 2), s VARCHAR, w VARCHAR, ok BOOLEAN, d DATE, z TIMESTAMP"
+    ),
+    "a": "id BIGINT, visit INTEGER, v INTEGER, w VARCHAR",
+    "b": "id BIGINT, x INTEGER, r INTEGER, q DOUBLE, c DECIMAL(12, 3)",
+    "c": "visit INTEGER, test VARCHAR",
+    "p": "w VARCHAR, v INTEGER, y INTEGER",
+}
+ROWS: dict[str, list[tuple[str | None, ...]]] = {
+    "t": [
+        (None,) * 9,
+        ("0", "0", "0", "0", "", "", "false", "2024-02-29", "2024-02-29 00:00:00"),
+        ("1", "1", "0.5", "0.50", "a", "a", "true", "2023-02-28", "2023-02-28 23:59:59.999999"),
+        ("-1", "-1", "-0.5", "-0.50", "A", "A", "true", "2000-01-01", "2000-01-01 00:00:00.5"),
+        ("7", "3", "1.5", "1.50", "é", "B b", None, "1999-12-31", "1999-12-31 12:00:00"),
+        ("-7", "-3", "-1.5", "-1.50", " Ab ", "A", "false", "2024-12-30", "2024-12-30 06:07:08"),
+        ("99", "5", "2.5", "2.50", "%", None, "true", "2024-12-31", "2024-12-31 13:14:15"),
+        ("-99", "-5", "-2.5", "-2.50", "a_c", "a", None, None, None),
+        ("42", "2", "0.07", "0.07", "long" * 50, "", "false", "2024-03-31", "2024-03-31 02:30:00"),
+        ("10", "2", "0.05", "0.05", "O'Brien", "A", "true", "2024-01-01", "2024-01-01 00:00:01"),
+        ("3", None, "0.29", "0.29", None, "A", "true", "2025-12-29", "2025-12-29 00:00:00"),
+        (None, "4", "12.25", "12.25", "ABC", "B b", "false", "2021-01-03", "2021-01-03 23:00:00"),
+        ("12", "-2", "99.99", "99.99", "a%c", "a", "true", "2020-02-29", "2020-02-29 23:59:59"),
+        ("5", "1", "-99.99", "-99.99", "abcabc", "A", None, "2030-12-31", "2030-12-31 23:59:59.9"),
+        ("8", "2", "4.5", "4.50", "abc", "A", "true", "2024-02-28", "2024-02-28 23:00:00"),
+        ("9", "2", "0.15", "0.15", "b", "A", "true", "2024-03-01", "2024-03-01 00:00:00"),
+        ("-12", "5", "33.335", "33.34", "z", "A", "false", "2001-10-01", "2001-10-01 10:10:10"),
+    ],
+    "a": [(str(i), str(100 + i), str(i % 7), ["A", "a", "", "B b"][i % 4]) for i in range(20)],
+    "b": [
+        (str(i), "5" if i % 2 else None, str(i), str(i * 0.25), c)
+        for i, c in [(1, "0.1"), (2, "1.005"), (3, None), (4, "0.1"), (4, "0.2"), (9, "0.285")]
+    ],
+    "c": [(str(100 + i % 9), "blood" if i % 3 else None) for i in range(15)],
+    "p": [("A", "1", "10"), ("a", "2", None), ("B b", None, "3"), (None, "4", "4")],
+}
+
+# Functions of a row, in the order of the reference. Numbers are summed, all are counted where not NULL.
+FUNCTIONS = (
+    *("n + k", "n - k", "n * k", "-n", "x + m", "x - 1", "x * m", "-x", "m + n", "m * 100", "m * 0.1", "n * 0.5"),
+    *("m + 0.01", "x + 0.06 + 0.01", "- m", "n + 1 - k * 2"),
+    *("n / 7", "x / 4", "m / 3", "n / NULLIF(k, 0)", "1 / GREATEST(n, 1)", "m / 0.5", "7 / 2 * n"),
+    *("n // 3", "n // -3", "n // NULLIF(k, 0)", "FLOOR(x) // 2", "CEIL(m) // 2", "n % 5", "n % NULLIF(k, 0)", "MOD(n, 4)", "FLOOR(x) % 3"),
+    *("ABS(n)", "ABS(x)", "ABS(m)", "SIGN(n)", "SIGN(x)", "SIGN(m)", "FLOOR(x)", "FLOOR(m)", "FLOOR(n)", "CEIL(x)"),
+    *("CEIL(m)", "ROUND(x)", "ROUND(m)", "ROUND(x, 1)", "ROUND(m, 1)", "ROUND(n, -1)", "ROUND(x, -1)", "ROUND(m, -1)"),
+    *("ROUND(x, 9)", "ROUND(n)", "ROUND(n, 2)", "SQRT(ABS(x))", "SQRT(ABS(m))", "SQRT(ABS(n))"),
+    *("LEAST(n, 5)", "LEAST(x, m)", "LEAST(n, k)", "GREATEST(n, x)", "GREATEST(m, 0.3)"),
+    *("CASE WHEN n > 0 THEN 1 WHEN x > 0 THEN 2.5 ELSE 0 END", "CASE WHEN n > 0 THEN n END"),
+    *("CASE n WHEN 7 THEN 1 WHEN 0 THEN 2 END", "CASE m WHEN 0.29 THEN 1 ELSE 0 END", "IF(ok, n, k)", "IF(n > 5, x, NULL)"),
+    *("COALESCE(n, 0)", "COALESCE(n, k, 1)", "COALESCE(m, 0.5)", "COALESCE(x, n)", "IFNULL(n, -1)", "NULLIF(n, 7)"),
+    *("NULLIF(m, 0.29)", "NULLIF(x, 0.5)", "NULLIF(n, k)"),
+    *("WIDTH_BUCKET(n, -50, 50, 10)", "WIDTH_BUCKET(x, 0, 10, 4)", "WIDTH_BUCKET(m, 0, 100, 3)"),
+    *("LENGTH(s)", "LENGTH(w)", "LENGTH(UPPER(s))", "LENGTH(TRIM(s))", "LENGTH(LEFT(s, 3))", "LENGTH(RIGHT(s, 3))"),
+    *("LENGTH(SUBSTRING(s, 2, 3))", "LENGTH(SUBSTRING(s, 2))", "LENGTH(CONCAT(s, 'x', w))", "LENGTH(s || w)"),
+    *("YEAR(d)", "QUARTER(d)", "MONTH(d)", "DAY(d)", "DAYOFWEEK(d)", "ISODOW(d)", "DAYOFYEAR(d)", "DAYOFMONTH(d)"),
+    *("YEAR(z)", "QUARTER(z)", "MONTH(z)", "DAY(z)", "HOUR(z)", "MINUTE(z)", "SECOND(z)", "DAYOFWEEK(z)"),
+    *("ISODOW(z)", "DAYOFYEAR(z)", "EXTRACT(YEAR FROM d)", "EXTRACT(DOW FROM z)", "EXTRACT(SECOND FROM z)"),
+    *("DATE_PART('month', d)", "DATE_PART('hour', z)", "EXTRACT(DOY FROM d)", "EXTRACT(ISODOW FROM d)"),
+    *(f"DATE_DIFF('{u}', d, DATE '2024-03-01')" for u in ("year", "quarter", "month", "day")),
+    *(
+        f"DATE_DIFF('{u}', z, TIMESTAMP '2024-03-01 12:30:00')"
+        for u in ("year", "quarter", "month", "day", "hour", "minute", "second")
+    ),
+    *(
+        f"DAYOFYEAR(DATE_TRUNC('{u}', {c}))"
+        for u in ("year", "quarter", "month", "week", "day")
+        for c in ("d", "z")
+    ),
+    *(f"SECOND(DATE_TRUNC('{u}', z))" for u in ("hour", "minute", "second")),
+    *("CAST(n AS DOUBLE)", "CAST(x AS INTEGER)", "CAST(m AS INTEGER)", "CAST(m AS DOUBLE)", "CAST(ok AS INTEGER)"),
+    *("n::DOUBLE / 3", "x::BIGINT", "m::BIGINT", "DAY(z::DATE)", "LENGTH(n::VARCHAR)", "LENGTH(CAST(d AS VARCHAR))"),
+    *("LENGTH(CAST(ok AS VARCHAR))", "LENGTH(CAST(k AS VARCHAR))", "CAST(FLOOR(x) AS INTEGER)", "CAST(x * 10 AS INTEGER)"),
+)
+# Texts have no sum: what they are is seen by what they equal.
+TEXTS = (
+    *("LOWER(s)", "UPPER(s)", "TRIM(s)", "LEFT(s, 2)", "RIGHT(s, 2)", "SUBSTRING(s, 2, 2)", "SUBSTRING(s, 3)", "LEFT(s, 0)"),
+    *("CONCAT(s, w)", "s || w", "CONCAT(s, '-', w)", "COALESCE(s, 'none')", "NULLIF(s, 'a')", "GREATEST(s, w)", "LEAST(s, 'b')"),
+    *("CAST(n AS VARCHAR)", "CAST(ok AS VARCHAR)", "CAST(d AS VARCHAR)", "CASE WHEN n > 0 THEN s ELSE w END"),
+    *("CASE w WHEN 'A' THEN 'first' WHEN '' THEN 'none' END", "IF(ok, s, 'no')", "UPPER(w)", "w", "RIGHT(w, 1)"),
+)
+# Every form of a condition, and three-valued logic around it.
+CONDITIONS = (
+    *(f"{a} {c} {b}" for c in ("=", "<>", "!=", "<", "<=", ">", ">=") for a, b in (("n", "7"), ("m", "0.5"), ("x", "k"))),
+    *("m = 0.29", "m <> 0.07", "x = 0.07", "m <= 0.06 + 0.01", "x <= 0.06 + 0.01", "m >= 0.06 - 0.01", "m * 100 = 29"),
+    *("m BETWEEN 0.06 - 0.01 AND 0.06 + 0.01", "x BETWEEN 0.06 - 0.01 AND 0.06 + 0.01", "m = 0.1 * 0.5", "m + 0.01 = 0.08"),
+    *("m < 0.07", "m * 10 = 0.5", "m / 2 = 0.25", "m = x", "m = n", "n = 0.5", "n < 6.5", "m - 0.5 = 0", "0.3 - 0.1 = 0.2"),
+    *("0.1 + 0.2 = 0.3", "n * 0.1 = 0.7", "n + 0.1 > 7", "0.5 < m", "s = 'a'", "s < 'a'", "s >= 'Z'", "s <> w", "ok = TRUE"),
+    *("d = '2024-02-29'", "d >= DATE '2024-01-01'", "z < '2024-02-29 00:00:01'", "z >= TIMESTAMP '2023-02-28 23:59:59.5'"),
+    *("z < DATE '2024-01-01'", "CAST(z AS DATE) = '2023-02-28'", "d < CAST(z AS DATE)", "d <> DATE '2000-01-01'"),
+    *("n BETWEEN -1 AND 7", "n NOT BETWEEN -1 AND 7", "n BETWEEN 7 AND -1", "x BETWEEN 0.05 AND 0.5", "s BETWEEN 'A' AND 'b'"),
+    *("n BETWEEN k AND 10", "d BETWEEN '2024-01-01' AND '2024-12-31'", "m NOT BETWEEN 0.05 AND 0.07", "n BETWEEN NULLIF(k, 1) AND 7"),
+    *("n IN (0, 7, -7)", "n NOT IN (0, 7)", "m IN (0.29, 0.07)", "x IN (0.5, 1)", "s IN ('a', 'A')", "s NOT IN ('a')", "n IN (0.5, 7)"),
+    *("d IN (DATE '2024-02-29', '2000-01-01')", "ok IN (TRUE)", "n = ANY (ARRAY[1, 7])", "n <> ALL (ARRAY[1, 7])"),
+    *("s = ANY (ARRAY['a', 'é'])", "m = ANY (ARRAY[0.29])", "n IS NULL", "n IS NOT NULL", "s IS NULL", "n + k IS NULL"),
+    *("ok IS NULL", "(n > 5) IS NULL", "ok IS TRUE", "ok IS FALSE", "ok IS NOT TRUE", "ok IS NOT FALSE", "(n > 0) IS NOT TRUE"),
+    *("ok", "NOT ok", "NOT NOT ok", "n > 0 AND ok", "n > 0 OR ok", "NOT (n > 0 AND ok)", "NOT (n > 0 OR ok)", "n > 0 AND NOT ok"),
+    *("(n > 0) = ok", "(n > 0) <> ok", "n > 0 OR n IS NULL", "NOT (n IN (7) OR x > 1)", "(n > 0 OR x > 0) AND (m > 0 OR ok)"),
+    *("s LIKE 'a%'", "s LIKE '%'", "s LIKE ''", "s LIKE '_'", "s LIKE 'a_c'", "s LIKE '%b%'", "s NOT LIKE 'a%'", "s ILIKE 'A%'"),
+    *("s NOT ILIKE 'a%'", r"s LIKE 'a\_c'", r"s LIKE '\%'", "s LIKE '%%'", "s LIKE 'é'", "s ILIKE 'É'", "w LIKE 'B b'"),
+    *("STARTS_WITH(s, 'a')", "STARTS_WITH(s, '')", "CONTAINS(s, 'b')", "CONTAINS(s, '')", "CONTAINS(s, '%')", "NOT CONTAINS(s, 'a')"),
+    *("CASE WHEN n > 0 THEN ok ELSE FALSE END", "COALESCE(ok, FALSE)", "COALESCE(n > 0, TRUE)", "IF(n > 0, ok, TRUE)"),
+    *("TRUE", "FALSE", "1 = 1", "n = n", "n // 3 = 2", "n % 2 = 1", "n / 2 = 3.5", "ROUND(m) = 1", "ROUND(x) = 1", "LENGTH(s) > 3"),
+    *("FLOOR(x) = 0", "YEAR(d) = 2024", "DATE_TRUNC('month', d) = DATE '2024-02-01'", "DATE_TRUNC('week', z) = '2024-02-26'"),
+    *("CAST(m AS INTEGER) = 1", "CAST(x AS INTEGER) = 2", "CAST(n AS VARCHAR) = '7'", "LEAST(n, 5) = 5", "GREATEST(n, k) = n"),
+)
+AGGREGATES = (
+    *("COUNT(*)", "COUNT(1)", "COUNT({n})", "COUNT_IF({n} > 0)", "COUNT(DISTINCT {n})", "SUM({n})", "AVG({n})"),
+    *("VAR_SAMP({n})", "VARIANCE({n})", "VAR_POP({n})", "STDDEV_SAMP({n})", "STDDEV({n})", "STDDEV_POP({n})"),
+    *("COVAR_SAMP({n}, {m})", "COVAR_POP({n}, {m})", "CORR({n}, {m})", "MEDIAN({n})", "QUANTILE_CONT({n}, 0.25)"),
+    *("QUANTILE_DISC({n}, 0.9)", "APPROX_QUANTILE({n}, 0.5)", "PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY {n})"),
+    *("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY {n})", "PERCENTILE_CONT(0.1) WITHIN GROUP (ORDER BY {n} DESC)"),
+    *("MIN({n})", "MAX({n})", "SUM({n}) / COUNT(*)", "100 * SUM({n}) - 1", "ROUND(AVG({n}), 2)", "FLOOR(AVG({n}))"),
+    *("CEIL(AVG({n}))", "ABS(SUM({n}))", "SQRT(COUNT(*))", "LEAST(SUM({n}), 5)", "GREATEST(SUM({n}), 5)", "-SUM({n})"),
+    *("CAST(SUM({n}) AS DOUBLE)", "SUM({n}) FILTER (WHERE {n} > 0)", "AVG({n}) FILTER (WHERE ok)", "MAX({n}) - MIN({n})"),
+)
+# Whole questions: joins, subqueries, groups, what is shown.
+QUESTIONS = (
+    *("SELECT MODE(w) FROM t", "SELECT MODE(k) FROM t", "SELECT MODE(w) FILTER (WHERE n > 0) FROM t"),
+    "SELECT w, COUNT(*) AS c FROM t GROUP BY w ORDER BY c DESC, w LIMIT 2",
+    "SELECT s, COUNT(*) FROM t GROUP BY s",
+    "SELECT w, ok, COUNT(*), SUM(n) FROM t GROUP BY 1, 2",
+    "SELECT FLOOR(x / 10) AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT n // 10 * 10 AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT DATE_TRUNC('month', d) AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT DATE_TRUNC('week', z) AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT CASE WHEN n > 0 THEN 'up' ELSE w END AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT WIDTH_BUCKET(n, -50, 50, 4) AS g, AVG(n) FROM t GROUP BY g",
+    "SELECT w, AVG(n) FROM t GROUP BY w HAVING COUNT(*) > 2 AND NOT (AVG(n) < 0 OR SUM(n) BETWEEN 5 AND 6)",
+    "SELECT w, COUNT(*), AVG(n), VARIANCE(n) FROM t WHERE w IS NOT NULL GROUP BY ROLLUP (w)",
+    "SELECT w, ok, SUM(n), COUNT(n) FROM t GROUP BY CUBE (w, ok)",
+    "SELECT w, ok, COUNT(*) FROM t GROUP BY ROLLUP (w, ok)",
+    "SELECT COUNT(DISTINCT id), COUNT(*) FROM a",
+    "SELECT COUNT(DISTINCT CASE WHEN v > 3 THEN id END) FROM a",
+    "SELECT COUNT(*), SUM(b.x), AVG(a.v) FROM a JOIN b ON a.id = b.id",
+    "SELECT COUNT(*), COUNT(b.x), COUNT(b.id), SUM(b.r) FROM a LEFT JOIN b ON a.id = b.id",
+    "SELECT COUNT(*), COUNT(b.x) FROM a LEFT JOIN b USING (id) WHERE b.x IS NULL",
+    "SELECT COUNT(*) FROM a LEFT JOIN b ON a.id = b.id AND b.r > a.v",
+    "SELECT COUNT(*) FROM c JOIN a USING (visit) WHERE a.v > 2",
+    "SELECT COUNT(*), COUNT(test) FROM c",
+    "SELECT COUNT(*), SUM(p.v) FROM a JOIN p ON a.w = p.w",
+    "SELECT COUNT(*), COUNT(p.v), COUNT(p.w) FROM a LEFT JOIN p ON a.w = p.w",
+    "SELECT COUNT(*), COUNT(p.v) FROM t LEFT JOIN p ON t.w = p.w",
+    "SELECT COUNT(*) FROM a WHERE id IN (SELECT id FROM b)",
+    "SELECT COUNT(*) FROM a WHERE id NOT IN (SELECT id FROM b WHERE x > 1)",
+    "SELECT COUNT(*) FROM a WHERE v IN (SELECT v FROM p)",
+    "SELECT COUNT(*) FROM a WHERE w NOT IN (SELECT w FROM p WHERE w IS NOT NULL)",
+    "SELECT COUNT(*), SUM(z) FROM (SELECT id, v AS z FROM a UNION ALL SELECT id, x FROM b) AS u",
+    "SELECT SUM(z), COUNT(z) FROM (SELECT id, v + 0.5 AS z FROM a UNION ALL SELECT id, NULL FROM b) AS u",
+    "SELECT AVG(total), COUNT(*) FROM (SELECT id, SUM(x) AS total FROM b GROUP BY id) AS f",
+    "SELECT SUM(c), SUM(e), SUM(lo), SUM(hi), AVG(m), COUNT_IF(anyone), COUNT_IF(everyone), SUM(i) FROM (SELECT id,"
+    " COUNT(*) AS c, COUNT(DISTINCT x) AS e, MIN(r) AS lo, MAX(r) AS hi, AVG(q) AS m, BOOL_OR(r > 3) AS anyone,"
+    " BOOL_AND(x > 3) AS everyone, COUNT_IF(r > 3) AS i FROM b GROUP BY id HAVING COUNT(*) >= 1) AS f",
+    "SELECT COUNT(*) FROM (SELECT DISTINCT id, x FROM b) AS f",
+    "WITH f AS (SELECT id, SUM(r) FILTER (WHERE x > 1) AS z FROM b GROUP BY id) SELECT SUM(z), COUNT(*) FROM f",
+    "SELECT g, COUNT(*) FROM (SELECT id, COUNT(*) AS g FROM b GROUP BY id) AS f GROUP BY g",
+    "SELECT COUNT(*) FROM (SELECT * FROM a) AS f WHERE (f.v > 1)",
+    "SELECT COUNT(*) FROM (SELECT a.* FROM a) AS f",
+)
+# What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).
+LEFT = "FROM a LEFT JOIN (SELECT id, {} FROM b) AS b ON a.id = b.id"
+ONCE_WRONG = (
+    f"SELECT COUNT(b.one) {LEFT.format('1 AS one')}",
+    f"SELECT COUNT(*) {LEFT.format('TRUE AS seen')} WHERE b.seen IS NULL",
+    f"SELECT COUNT(*) {LEFT.format(chr(39) + 'yes' + chr(39) + ' AS seen')} WHERE b.seen = 'yes'",
+    f"SELECT AVG(b.y) {LEFT.format('COALESCE(x, 0) AS y')}",
+    f"SELECT AVG(b.y) {LEFT.format('CAST(q AS DOUBLE) AS y')}",
+    f"SELECT COUNT(b.y), AVG(b.y) {LEFT.format('q AS y')}",
+    "SELECT COUNT(b.c) FROM a LEFT JOIN (SELECT id, COALESCE(SUM(x), 0) AS c FROM b GROUP BY id) AS b ON a.id = b.id",
+    "SELECT COUNT(q.y) FROM a LEFT JOIN (SELECT w, GREATEST(v, 1) AS y FROM p) AS q ON a.w = q.w",
+    "SELECT COUNT(q.y) FROM a LEFT JOIN (SELECT w, 7 AS y FROM p) AS q ON a.w = q.w",
+    "SELECT COUNT(q.y) FROM t LEFT JOIN (SELECT w, 7 AS y FROM p) AS q ON t.w = q.w",
+    *(f"SELECT COUNT(*) FROM t WHERE {c} <= 0.06 + 0.01" for c in "mx"),
+    *(f"SELECT COUNT(*) FROM t WHERE {c} BETWEEN 0.06 - 0.01 AND 0.06 + 0.01" for c in "mx"),
+    "SELECT COUNT(*) FROM t WHERE m * 100 = 29",
+    "SELECT SUM(CAST(m AS INTEGER)) FROM t",
+    "SELECT COUNT(*) FROM a WHERE v NOT IN (SELECT y FROM p)",
+    "SELECT COUNT(*) FROM t WHERE w NOT IN (SELECT w FROM p)",
+    "SELECT SUM(FLOOR(x) // 2) FROM t",
+    "SELECT AVG(LENGTH(s)) FROM t",
+    "SELECT CORR(LENGTH(s), n) FROM t",
+    "SELECT w, ok, COUNT(*), AVG(n) FROM t WHERE w IS NOT NULL AND ok IS NOT NULL GROUP BY ROLLUP (w, ok)",
+)
+
+
+def listed() -> Iterator[str]:
+    """Every question of the table."""
+    for each in FUNCTIONS:
+        yield f"SELECT COUNT({each}), SUM({each}) FROM t"
+        yield f"SELECT AVG({each}) FROM t"
+    for each in TEXTS:
+        yield f"SELECT COUNT({each}), COUNT(DISTINCT {each}), COUNT_IF({each} > 'a') FROM t"
+        yield f"SELECT {each} AS g, COUNT(*) FROM t GROUP BY g"
+    for each in CONDITIONS:
+        yield f"SELECT COUNT(*) FROM t WHERE {each}"
+        yield f"SELECT COUNT(*) FROM t WHERE NOT ({each})"
+        yield f"SELECT COUNT_IF(({each}) IS NULL), SUM(CASE WHEN {each} THEN n END) FROM t"
+    for each in AGGREGATES:
+        for n, m in (("n", "x"), ("x", "m"), ("m", "n")):
+            yield f"SELECT {each.format(n=n, m=m)} FROM t"
+        yield f"SELECT w, {each.format(n='n', m='m')} FROM t GROUP BY w"
+    yield from QUESTIONS
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Clean:
+    return Clean(world(EDGES, COLUMNS, {}), ROWS, tmp_path_factory.mktemp("edges"))
+
+
+@pytest.mark.parametrize("sql", sorted(set(listed())))
+def test_the_engine_says_the_same(edges: Clean, sql: str) -> None:
+    tally = Tally()
+    assert not edges.differences(sql, tally)
+    assert tally.accepted, f"refused: {tally.reasons}"
+    assert not tally.failed, tally.reasons
+    assert tally.compared, "nothing was compared"
+
+
+@pytest.mark.parametrize("sql", ONCE_WRONG)
+def test_what_was_once_wrong_is_right_or_refused(edges: Clean, sql: str) -> None:
+    """Refused would be honest as well; a wrong number is not."""
+    assert not edges.differences(sql)
+
+
+def used(plan: Plan) -> set[str]:
+    """The functions of a plan."""
+    found: set[str] = set()
+    values: list[Scalar] = [*_within(plan.relation), *(key.expression for key in plan.keys)]
+    for measure in plan.measures:
+        values += getattr(measure, "values", ()) if hasattr(measure, "clamps") else ()
+        values += [measure.value] if getattr(measure, "value", None) is not None else []
+    while values:
+        each = values.pop()
+        if isinstance(each, Call):
+            found.add(each.function)
+            values += each.arguments
+    return found
+
+
+def test_every_function_and_every_node_of_the_whitelist_stands_in_the_table(edges: Clean) -> None:
+    """Whoever adds a function adds a line above."""
+    functions: set[str] = set()
+    nodes: set[str] = set()
+    for sql in listed():
+        nodes |= {each.kind for each in tree(sql).walk()}
+        try:
+            functions |= used(parse(sql, edges.place.policy))
+        except QueryRefused:
+            continue
+    assert set(RULES) - functions == set()
+    assert set(ARGUMENTS) - nodes == NEVER
+
+
+# Nodes on the whitelist that no text of DuckDB's dialect becomes: other spellings end in the same node.
+NEVER: set[str] = set()
+
+
+def test_random_questions_mean_what_the_engine_says() -> None:
+    tally = Tally()
+    found = list(explore("law 14", 400, tally, shrink=False))
+    assert not found, "\n\n".join(map(str, found[:5]))
+    assert tally.compared > 1500
+
+
+def test_the_generator_finds_each_kind_of_what_was_once_wrong() -> None:
+    """What the random questions must reach: their texts, not their answers."""
+    texts = [str(sql) for sql in _texts(3000)]
+    assert all(any(wanted in text for text in texts) for wanted in REACHED), [
+        wanted for wanted in REACHED if not any(wanted in text for text in texts)
+    ]
