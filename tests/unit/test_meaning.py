@@ -7,12 +7,14 @@ runs for as long as one likes: `python -m tests.meaning --seed 7 --count 5000`).
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.fuzz import world
-from tests.meaning import Clean, Tally, explore, shown
+from tests.meaning import Clean, Meanings, Tally, asked, clean, explore
 
 from sfumato.errors import QueryRefused
 from sfumato.queries.expressions import RULES, Call
@@ -252,6 +254,22 @@ ONCE_WRONG = (
     "SELECT SUM(CAST(m AS INTEGER)) FROM t",
     "SELECT COUNT(*) FROM a WHERE v NOT IN (SELECT y FROM p)",
     "SELECT COUNT(*) FROM t WHERE w NOT IN (SELECT w FROM p)",
+    *(f"SELECT COUNT(*) FROM t WHERE {c}" for c in ("m - 0.05 = 0.02", "m * 3 = 0.87", "n * 0.1 = 0.7", "0.1 * 3 = 0.3")),
+    *(f"SELECT SUM({f}) FROM t" for f in ("FLOOR(m * 100)", "CEIL(m * 100)", "FLOOR(n * 0.1 * 10)", "CAST(2.5 AS INTEGER)")),
+    *(f"SELECT {g} AS g, COUNT(*) FROM t GROUP BY g" for g in ("FLOOR(m * 100)", "CAST(n * 0.5 AS INTEGER)", "FLOOR(n * 0.29 * 100)")),
+    "SELECT SUM(ROUND(c, 2)), COUNT(*) FILTER (WHERE ROUND(c, 2) = 1.01) FROM b",
+    "SELECT COUNT(*) FROM b WHERE ROUND(1.005, 2) = 1.01",
+    *(f"SELECT COUNT(*) FROM (SELECT id, SUM(c) AS s FROM b GROUP BY id) AS f WHERE {c}" for c in ("s >= 0.3", "s = 0.1")),
+    "SELECT COUNT(*) FROM (SELECT id, AVG(c) AS s FROM b GROUP BY id) AS f WHERE s = 0.1",
+    "SELECT COUNT(*) FROM (SELECT id FROM b GROUP BY id HAVING SUM(c) >= 0.3) AS f",
+    "SELECT SUM(CAST(x AS DECIMAL(4, 1))) FROM t",
+    "SELECT COUNT(*) FROM t WHERE CAST(x AS DECIMAL(4, 1)) = 0.1",
+    "SELECT w, GREATEST(VARIANCE(n), 5) FROM t WHERE n > 3 GROUP BY w",
+    "SELECT COUNT(*) FROM t WHERE n NOT IN (SELECT v FROM p WHERE v > 100 OR v IS NULL)",
+    "SELECT COUNT(*), COUNT(f.o) FROM a LEFT JOIN (SELECT visit, 1 AS o FROM c) AS f ON a.visit = f.visit",
+    "SELECT COUNT(f.y), COUNT(f.o) FROM a LEFT JOIN (SELECT b.id, g.y, 1 AS o FROM b LEFT JOIN (SELECT id, 3 AS y FROM b"
+    " WHERE x > 1) AS g ON b.id = g.id) AS f ON a.id = f.id",
+    "SELECT f.v = 'x' AS g, COUNT(*) FROM a LEFT JOIN (SELECT id, 'x' AS v FROM b) AS f ON a.id = f.id GROUP BY g",
     "SELECT SUM(FLOOR(x) // 2) FROM t",
     "SELECT AVG(LENGTH(s)) FROM t",
     "SELECT CORR(LENGTH(s), n) FROM t",
@@ -260,22 +278,28 @@ ONCE_WRONG = (
 
 
 def listed() -> Iterator[str]:
-    """Every question of the table."""
-    for each in FUNCTIONS:
-        yield f"SELECT COUNT({each}), SUM({each}) FROM t"
-        yield f"SELECT AVG({each}) FROM t"
+    """Every question of the table; several numbers in one where each is measured by itself."""
+    for some in batched(FUNCTIONS, 6):
+        yield f"SELECT {', '.join(f'SUM({each})' for each in some)} FROM t"
+        yield f"SELECT {', '.join(f'COUNT({each}), AVG({each})' for each in some)} FROM t"
     for each in TEXTS:
         yield f"SELECT COUNT({each}), COUNT(DISTINCT {each}), COUNT_IF({each} > 'a') FROM t"
         yield f"SELECT {each} AS g, COUNT(*) FROM t GROUP BY g"
+    for some in batched(CONDITIONS, 6):
+        tests = (f"COUNT_IF({each}), COUNT_IF(NOT ({each})), COUNT_IF(({each}) IS NULL)" for each in some)
+        yield f"SELECT {', '.join(tests)} FROM t"
     for each in CONDITIONS:
         yield f"SELECT COUNT(*) FROM t WHERE {each}"
-        yield f"SELECT COUNT(*) FROM t WHERE NOT ({each})"
-        yield f"SELECT COUNT_IF(({each}) IS NULL), SUM(CASE WHEN {each} THEN n END) FROM t"
     for each in AGGREGATES:
         for n, m in (("n", "x"), ("x", "m"), ("m", "n")):
             yield f"SELECT {each.format(n=n, m=m)} FROM t"
         yield f"SELECT w, {each.format(n='n', m='m')} FROM t GROUP BY w"
     yield from QUESTIONS
+
+
+def batched(texts: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(texts), size):
+        yield texts[start : start + size]
 
 
 @pytest.fixture(scope="module")
@@ -313,11 +337,15 @@ def used(plan: Plan) -> set[str]:
     return found
 
 
+# On the list of nodes, but no text of DuckDB's dialect becomes one that is accepted.
+NEVER = {"DateTrunc", "Quantile", "Tuple", "Week", "WeekOfYear"}
+
+
 def test_every_function_and_every_node_of_the_whitelist_stands_in_the_table(edges: Clean) -> None:
     """Whoever adds a function adds a line above."""
     functions: set[str] = set()
     nodes: set[str] = set()
-    for sql in listed():
+    for sql in (*listed(), *ONCE_WRONG):
         nodes |= {each.kind for each in tree(sql).walk()}
         try:
             functions |= used(parse(sql, edges.place.policy))
@@ -327,20 +355,35 @@ def test_every_function_and_every_node_of_the_whitelist_stands_in_the_table(edge
     assert set(ARGUMENTS) - nodes == NEVER
 
 
-# Nodes on the whitelist that no text of DuckDB's dialect becomes: other spellings end in the same node.
-NEVER: set[str] = set()
-
-
 def test_random_questions_mean_what_the_engine_says() -> None:
     tally = Tally()
-    found = list(explore("law 14", 400, tally, shrink=False))
+    found = list(explore("law 14", 300, tally, shrink=False))
     assert not found, "\n\n".join(map(str, found[:5]))
-    assert tally.compared > 1500
+    assert tally.compared > 1000
 
 
-def test_the_generator_finds_each_kind_of_what_was_once_wrong() -> None:
-    """What the random questions must reach: their texts, not their answers."""
-    texts = [str(sql) for sql in _texts(3000)]
-    assert all(any(wanted in text for text in texts) for wanted in REACHED), [
-        wanted for wanted in REACHED if not any(wanted in text for text in texts)
-    ]
+# Shapes in which meanings were lost: the random questions must keep writing them.
+REACHED = (
+    *(r"LEFT (OUTER )?JOIN \(SELECT [^()]*, (1|TRUE|'yes'|0\.5) AS", r"LEFT (OUTER )?JOIN \(SELECT [^()]*, COALESCE\("),
+    *(r"LEFT (OUTER )?JOIN \(SELECT [^()]*, CAST\(\w+ AS DOUBLE\)", r"LEFT (OUTER )?JOIN \(SELECT [^()]*, COALESCE\(SUM\("),
+    *(r"LEFT (OUTER )?JOIN \(SELECT code, GREATEST\(", r"NOT IN \(SELECT (code|factor|region)", r"FLOOR\([^()]*\) // \d"),
+    *(r"BETWEEN 0\.06 - 0\.01 AND 0\.06 \+ 0\.01", r"m\d <=? 0\.06 \+ 0\.01", r"x\d <=? 0\.06 \+ 0\.01", r"\(m\d \* 100\)"),
+    *(r"CAST\(m\d AS INTEGER\)", r"n\d \* 0\.", r"AVG\(LENGTH\(", r"CORR\([^)]*LENGTH\(", r"ROLLUP \(", r"CUBE \("),
+    *(r"CAST\([^()]* AS DECIMAL", r"ROUND\(m\d, 1\)", r"HAVING SUM\(m\d", r"UNION ALL", r"(GREATEST|LEAST)\(V"),
+)
+
+
+def test_the_random_questions_write_what_was_once_wrong() -> None:
+    texts = "\n".join(asked("reach", 100, 60))
+    assert [shape for shape in REACHED if not re.search(shape, texts)] == []
+
+
+def test_an_answer_to_other_rows_is_found(tmp_path: Path) -> None:
+    """The comparison itself: beside an engine that lost a row of every table, most questions differ."""
+    place = clean("other", tmp_path)
+    for table, rows in place.rows.items():
+        if len(rows) > 1:
+            place.raw.execute(f"DELETE FROM {table} WHERE rowid = 0")
+    grammar = Meanings(place.place.policy, random.Random("other"), wild=0.0)
+    answers = [place.differences(grammar.query()) for _ in range(60)]
+    assert sum(bool(each) for each in answers) > 15
