@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -35,15 +36,15 @@ import duckdb
 import sqlglot
 from sqlglot import expressions as trees
 from tests.fuzz import Expr, Grammar, Relation, World, literal, quoted, world
+from tests.neighbours import links
 
-from sfumato.budget.ledger import Receipt
+from sfumato.budget import Receipt
 from sfumato.curator.calibrate import Query as Calibrated
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import Release, is_label, write_key
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Step
-from sfumato.queries.expressions import Call, fields
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
@@ -65,7 +66,7 @@ from sfumato.queries.sql import parse
 from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from sfumato.queries.declared import Table, Value
     from sfumato.queries.expressions import Scalar
@@ -81,7 +82,7 @@ NEAR = 1e-9  # relative: what doubles may lose in the engine's own arithmetic
 ROWS = 60  # of one person that weigh in full: nobody here has so many
 
 Group = tuple[object, ...]
-Vectors = "Sequence[Sequence[int]]"
+Vectors = Sequence[Sequence[int]]
 
 
 # A release without noise ---------------------------------------------------------------------------------
@@ -136,10 +137,7 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
         for g in release._shown(errors, groups, vectors)
     ]
     counted = {
-        group: tuple(
-            Fraction(vector[first + i][0], counter.whole)
-            for i, counter in enumerate(counters)
-        )
+        group: tuple(Fraction(vector[first + i][0], counter.whole) for i, counter in enumerate(counters))
         for group, vector in found.items()
     }
     cells = {
@@ -153,7 +151,11 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
 
 
 def _exactly(
-    release: Release, expression: Expression, errors: Errors, group: Group, vector: tuple[tuple[int, ...], ...]
+    release: Release,
+    expression: Expression,
+    errors: Errors,
+    group: Group,
+    vector: tuple[tuple[int, ...], ...],
 ) -> object:
     """A cell as `Release.exact` shows it, but for its interval, which takes time and is not looked at."""
     if isinstance(expression, KeyOf):
@@ -178,7 +180,14 @@ def _drawn(plan: Plan, answer: Answer) -> tuple[tuple[int | str, ...], ...]:
         if isinstance(measure, Selected):  # whoever is alone in a group is shown as well
             drawn.append(tuple(write_key(group) for group in answer.groups))
         elif isinstance(measure, Spread):
-            drawn.append(tuple(y for group in cells for rank in measure.ranks for y in _ranked(group, rank, measure.whole))) 
+            drawn.append(
+                tuple(
+                    y
+                    for group in cells
+                    for rank in measure.ranks
+                    for y in _ranked(group, rank, measure.whole)
+                )
+            )
         elif isinstance(measure, Kinds):
             drawn.append(tuple(group.index(max(group)) for group in cells))
         else:
@@ -222,7 +231,6 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
 
     "DOUBLE: rounded down to steps" of reading notes; sql.md has bounds and grids in its table of functions.
     """
-    value = errors.value(expression, vector)
     match expression:
         case Number() | KeyOf() | Released():
             return 0.0
@@ -230,7 +238,7 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
             return _weighted(terms, errors.measures, rows)
         case Mean(total, count):
             return slack(total, errors, vector, rows) / float(max(errors.value(count, vector) or 0, 1))
-        case Chosen(measure, place, low, high):
+        case Chosen(measure):
             spread = errors.measures[measure]
             assert isinstance(spread, Spread)
             return 2 * float(spread.clamp.step)  # both neighbours were floored, and what lies between them
@@ -238,17 +246,21 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
             return _combined(operator, left, right, errors, vector, rows)
         case Function(name, arguments):
             off = max(slack(each, errors, vector, rows) for each in arguments)
-            return _through(name, off, errors.value(arguments[0], vector), value)
+            return _through(name, off, errors.value(arguments[0], vector))
 
 
-def _weighted(terms: Sequence[tuple[Fraction, Released]], measures: Sequence[Measure], rows: Fraction) -> float:
+def _weighted(
+    terms: Sequence[tuple[Fraction, Released]], measures: Sequence[Measure], rows: Fraction
+) -> float:
     """A sum of cells: rows times how much one step of a value moves the polynomial they make."""
     measure = measures[terms[0][1].measure] if terms else None
     if isinstance(measure, Sum) and not _is_exact(measure.value, measure.clamp.exponent):
         return float(rows * measure.clamp.step)
     if not isinstance(measure, Moments) or not measure.degree:
         return 0.0
-    weights = [weight * measure.whole for weight, released in terms if released.measure == terms[0][1].measure]
+    weights = [
+        weight * measure.whole for weight, released in terms if released.measure == terms[0][1].measure
+    ]
     most = max(weights + [Fraction(0)] * (len(weights) < (measure.degree + 1) ** len(measure.clamps)))
     least = min(weights + [Fraction(0)] * (len(weights) < (measure.degree + 1) ** len(measure.clamps)))
     steps = sum(
@@ -279,7 +291,7 @@ def _combined(
     return 2 * (offs[0] + values[0] / values[1] * offs[1]) / values[1]
 
 
-def _through(name: str, off: float, inner: Fraction | None, value: Fraction | None) -> float:
+def _through(name: str, off: float, inner: Fraction | None) -> float:
     size = abs(float(inner or 0))
     if name == "square":
         return 2 * size * off + off * off
@@ -340,7 +352,7 @@ def has_no_value(ours: Fraction | None, theirs: object) -> bool:
 
 
 def counting(sql: str) -> str:
-    """ "COUNT_IF: the number of rows where it holds": of no rows the engine says NULL, and 0 is that number."""
+    """ "COUNT_IF: the number of rows where it holds": of no rows the engine says NULL, where that is 0."""
     while found := re.search(r"COUNT_IF\(", sql, re.IGNORECASE):
         depth, end = 1, found.end()
         while depth:
@@ -351,7 +363,7 @@ def counting(sql: str) -> str:
 
 
 def between(sql: str, found: Shown, group: Group, chosen: Chosen, theirs: object) -> bool:
-    """ "QUANTILE_DISC, APPROX_QUANTILE, PERCENTILE_DISC: all spellings mean the same": a value beside the rank."""
+    """ "QUANTILE_DISC, APPROX_QUANTILE, PERCENTILE_DISC: all spellings mean the same"."""
     if "APPROX_QUANTILE" in sql.upper():
         return True  # the engine's own is approximate, and on few rows by far
     if not re.search(r"QUANTILE_DISC|PERCENTILE_DISC", sql, re.IGNORECASE):
@@ -369,6 +381,7 @@ def totals_without_null_keys(sql: str) -> str:
     if not re.search(r"\b(ROLLUP|CUBE)\b", sql):
         return sql
     tree = sqlglot.parse_one(sql, read="duckdb")
+    assert isinstance(tree, trees.Select)
     group = tree.args["group"]
     named = {each.alias: each.this for each in tree.expressions if isinstance(each, trees.Alias)}
     for rolled in list(group.find_all(trees.Rollup, trees.Cube)):
@@ -376,12 +389,14 @@ def totals_without_null_keys(sql: str) -> str:
             inner = named.get(key.name, key) if isinstance(key, trees.Column) else key
             if isinstance(key, trees.Literal):
                 inner = tree.expressions[int(key.name) - 1].unalias()
-            tree = tree.where(trees.Not(this=trees.Is(this=trees.paren(inner.copy()), expression=trees.null())))
+            tree = tree.where(
+                trees.Not(this=trees.Is(this=trees.paren(inner.copy()), expression=trees.null()))
+            )
     return tree.sql(dialect="duckdb")
 
 
 def without_limit(sql: str) -> str:
-    """ "Then every combination is shown, whether or not it has rows": empty groups may take a LIMIT's places."""
+    """ "Then every combination is shown, whether or not it has rows": empty groups take places, too."""
     return re.sub(r" LIMIT \d+$", "", sql)
 
 
@@ -461,7 +476,9 @@ class Clean:
         try:
             found = shown(self.source, replace(plan, limit=None))
         except Exception as error:  # whatever it is, an accepted question has an answer
-            return [Difference("it was accepted, and then", f"{type(error).__name__}: {error}"[:300], rows[:2])]
+            return [
+                Difference("it was accepted, and then", f"{type(error).__name__}: {error}"[:300], rows[:2])
+            ]
         return list(compared(sql, found, rows, tally))
 
 
@@ -488,9 +505,13 @@ def compared(sql: str, found: Shown, rows: list[tuple[Any, ...]], tally: Tally) 
             tally.compared += 1
             yield from _cell(sql, found, group, output, row[output.name], theirs[group][i])
     for group in theirs:
-        if group not in ours and not (is_dropped(group) and not plan.sets) and not _may_hide(sql, found, group):
+        if (
+            group not in ours
+            and not (is_dropped(group) and not plan.sets)
+            and not _may_hide(sql, found, group)
+        ):
             yield Difference(f"group {group}", "not there", "shown")
-    yield from _ordered(found, ours, theirs, places)
+    yield from _ordered(found, ours, theirs)
 
 
 def _cell(
@@ -533,7 +554,7 @@ def _mode(found: Shown, group: Group, chosen: Chosen, where: str, theirs: object
 
 
 def _may_hide(sql: str, found: Shown, group: Group) -> bool:
-    """Whether a HAVING decides about a number that is missing, or so near to its bound that flooring decides."""
+    """Whether HAVING is about a number that is missing, or so near to its bound that flooring decides."""
     having = found.plan.having
     if having is None or group not in found.vectors:
         return False
@@ -554,7 +575,7 @@ def _is_close(having: Having, found: Shown, group: Group) -> bool:
 
 
 def _ordered(
-    found: Shown, ours: Mapping[Group, object], theirs: Mapping[Group, tuple[Any, ...]], places: Mapping[int, int]
+    found: Shown, ours: Mapping[Group, object], theirs: Mapping[Group, tuple[Any, ...]]
 ) -> Iterator[Difference]:
     """Groups in an order that was asked for: what is sorted by runs the same way in both."""
     if not found.plan.order:
@@ -604,8 +625,38 @@ _KINDS = (
     *("DECIMAL(12, 3)", "DECIMAL(18, 2)", "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP"),
 )
 _WHOLE = ("0", "1", "2", "3", "7", "10", "42", "99", "100", "-1", "-5", "-7", "-10")
-_BROKEN = ("0", "0.25", "0.5", "0.75", "1", "1.5", "2.5", "-0.5", "-1.5", "-2.5", "3.25", "10", "12.75", "-7.25")
-_CENTS = ("0", "0.01", "0.05", "0.06", "0.07", "0.29", "0.5", "0.57", "1.15", "1.5", "2.5", "-0.5", "-1.5", "9.99")
+_BROKEN = (
+    "0",
+    "0.25",
+    "0.5",
+    "0.75",
+    "1",
+    "1.5",
+    "2.5",
+    "-0.5",
+    "-1.5",
+    "-2.5",
+    "3.25",
+    "10",
+    "12.75",
+    "-7.25",
+)
+_CENTS = (
+    "0",
+    "0.01",
+    "0.05",
+    "0.06",
+    "0.07",
+    "0.29",
+    "0.5",
+    "0.57",
+    "1.15",
+    "1.5",
+    "2.5",
+    "-0.5",
+    "-1.5",
+    "9.99",
+)
 _TEXTS = ("", "A", "a", "B", "b c", " x ", "O'Brien", "10", "9", "%", "a_c", "éa", "NULL", "long " * 20)
 _DAYS = ("2024-01-01", "2024-02-29", "2023-12-31", "2024-06-15", "2024-12-31", "2023-03-01", "2024-03-31")
 _TIMES = ("00:00:00", "12:34:56", "23:59:59.5", "06:00:00")
@@ -665,7 +716,10 @@ class Author:
         """Codes with NULLs among them and among what stands beside them; of some tables twice."""
         rng = self.rng
         kind, engine_type, values = rng.choice(
-            [("text", "VARCHAR", ("A", "B", "a", "10", "")), ("integer", "INTEGER", ("1", "2", "3", "7", "10"))]
+            [
+                ("text", "VARCHAR", ("A", "B", "a", "10", "")),
+                ("integer", "INTEGER", ("1", "2", "3", "7", "10")),
+            ]
         )
         rows: list[tuple[str | None, ...]] = [
             (value, rng.choice(["north", "south", None]), rng.choice(["-5", "0", "3", "20", None]))
@@ -678,7 +732,10 @@ class Author:
         self.rows[name] = rows
         self.columns[name] = f"code {engine_type}, region VARCHAR, factor INTEGER"
         self.lines += [f"[tables.{name}]", "public = true", f"[tables.{name}.columns]"]
-        self.lines += [f'code = {{ type = "{kind}" }}', 'region = { type = "text", keys = ["north", "south"] }']
+        self.lines += [
+            f'code = {{ type = "{kind}" }}',
+            'region = { type = "text", keys = ["north", "south"] }',
+        ]
         self.lines += ['factor = { type = "integer", low = -5, high = 20 }']
 
     def _table(self, name: str, head: str, fixed: list[tuple[str, str, list[str]]], count: int) -> None:
@@ -750,7 +807,18 @@ def clean(seed: object, folder: Path) -> Clean:
 # The grammar: that of the fuzzer, and more of what has a meaning of its own ---------------------------------
 
 
-DECIMALS = ("0.06 + 0.01", "0.06 - 0.01", "0.1 * 3", "0.5", "2.5", "1.5 + 0.25", "0.29", "-0.5", "0.1 + 0.2", "1.15")
+DECIMALS = (
+    "0.06 + 0.01",
+    "0.06 - 0.01",
+    "0.1 * 3",
+    "0.5",
+    "2.5",
+    "1.5 + 0.25",
+    "0.29",
+    "-0.5",
+    "0.1 + 0.2",
+    "1.15",
+)
 _PARTS = (
     *(("YEAR", 2023, 2024), ("QUARTER", 1, 4), ("MONTH", 1, 12), ("DAY", 1, 31), ("HOUR", 0, 23)),
     *(("MINUTE", 0, 59), ("SECOND", 0, 59), ("DAYOFWEEK", 0, 6), ("ISODOW", 1, 7), ("DAYOFYEAR", 1, 366)),
@@ -796,7 +864,9 @@ class Meanings(Grammar):
             name = self.rng.choice(["ROUND({}, 1)", "FLOOR({})", "CEIL({})", "ABS({})", "SQRT(ABS({}))"])
             return name.format(one)
         if self._often(0.05):
-            return self.rng.choice(["LEAST({}, 5)", "GREATEST({}, 5)", "CAST({} AS DOUBLE)", "-({})"]).format(one)
+            return self.rng.choice(["LEAST({}, 5)", "GREATEST({}, 5)", "CAST({} AS DOUBLE)", "-({})"]).format(
+                one
+            )
         return one
 
     def _plain_aggregate(self, relation: Relation) -> str:
@@ -838,16 +908,28 @@ class Meanings(Grammar):
         assert a.low is not None
         assert a.high is not None
         reach = max(-a.low, a.high)
-        name = self.rng.choice(["//", "//", "MOD", "IF", "IFNULL", "CASE x", "SQRT", "decimal", "decimal", "CAST"])
+        name = self.rng.choice(
+            ["//", "//", "MOD", "IF", "IFNULL", "CASE x", "SQRT", "decimal", "decimal", "CAST"]
+        )
         if name in ("//", "MOD"):
-            whole = a.sql if a.kind == "integer" else f"{self.rng.choice(['FLOOR', 'CEIL', 'ROUND'])}({a.sql})"
+            whole = (
+                a.sql if a.kind == "integer" else f"{self.rng.choice(['FLOOR', 'CEIL', 'ROUND'])}({a.sql})"
+            )
             by = self.rng.choice(["2", "3", "7", "-4", "10"])
-            return Expr(f"({whole} // {by})" if name == "//" else f"MOD({whole}, {by})", a.kind, -reach - 1, reach + 1)
+            return Expr(
+                f"({whole} // {by})" if name == "//" else f"MOD({whole}, {by})", a.kind, -reach - 1, reach + 1
+            )
         if name == "IF":
-            sql = f"IF({self._condition(columns, depth - 1)}, {a.sql}, {self.rng.choice(['0', '1', 'NULL', '0.5'])})"
+            other = self.rng.choice(["0", "1", "NULL", "0.5"])
+            sql = f"IF({self._condition(columns, depth - 1)}, {a.sql}, {other})"
             return Expr(sql, a.kind, min(a.low, 0), max(a.high, 1))
         if name == "IFNULL":
-            return Expr(f"IFNULL({a.sql}, {self.rng.choice(['0', '5', '0.5'])})", a.kind, min(a.low, 0), max(a.high, 5))
+            return Expr(
+                f"IFNULL({a.sql}, {self.rng.choice(['0', '5', '0.5'])})",
+                a.kind,
+                min(a.low, 0),
+                max(a.high, 5),
+            )
         if name == "CASE x":
             b, c = (self.rng.choice(["0", "1", "2.5", "7"]) for _ in range(2))
             return Expr(f"CASE {a.sql} WHEN {b} THEN 1 WHEN {c} THEN 2 ELSE 3 END", "integer", 1, 3)
@@ -869,19 +951,30 @@ class Meanings(Grammar):
         part, low, high = self.rng.choice(_PARTS)
         if one.kind == "date" and part in ("HOUR", "MINUTE", "SECOND"):
             part, low, high = "DAYOFYEAR", 1, 366
-        return Expr(self.rng.choice([f"{part}({one.sql})", f"DATE_PART('{part.lower()}', {one.sql})"]), "integer", low, high)
+        return Expr(
+            self.rng.choice([f"{part}({one.sql})", f"DATE_PART('{part.lower()}', {one.sql})"]),
+            "integer",
+            low,
+            high,
+        )
 
     # conditions
 
     def _test(self, x: Expr, columns: Sequence[Expr]) -> str:
         rng, roll = self.rng, self.rng.random()
         if x.kind == "boolean" and roll < 0.5:
-            word = rng.choice(["IS TRUE", "IS FALSE", "IS NOT TRUE", "IS NOT FALSE", "= TRUE", "<> FALSE", "IS NULL"])
+            word = rng.choice(
+                ["IS TRUE", "IS FALSE", "IS NOT TRUE", "IS NOT FALSE", "= TRUE", "<> FALSE", "IS NULL"]
+            )
             return f"{x.sql} {word}"
         if roll < 0.08:
             some = ", ".join(self._constant(x.kind, x) for _ in range(rng.choice([1, 2, 3])))
             if "NULL" not in some and "+" not in some:
-                return f"{x.sql} = ANY (ARRAY[{some}])" if self._often(0.5) else f"{x.sql} <> ALL (ARRAY[{some}])"
+                return (
+                    f"{x.sql} = ANY (ARRAY[{some}])"
+                    if self._often(0.5)
+                    else f"{x.sql} <> ALL (ARRAY[{some}])"
+                )
         if x.kind == "text" and roll < 0.2:
             return f"CONTAINS({x.sql}, {literal(rng.choice(['a', 'A', '', 'ng', '%']))})"
         if roll < 0.3:
@@ -925,7 +1018,9 @@ class Meanings(Grammar):
             return left
         if left.unit is not None and self._often(0.7):
             others = [t for t in self.policy.tables if t.unit is not None and t.through is None]
-            right = self._computed(self._relation(rng.choice([0, 0, 1]), None if depth > 1 else rng.choice(others)))
+            right = self._computed(
+                self._relation(rng.choice([0, 0, 1]), None if depth > 1 else rng.choice(others))
+            )
             if right.unit is None:
                 return left
             ours, theirs = left.unit, right.unit
@@ -982,12 +1077,16 @@ class Meanings(Grammar):
         for _ in range(self.rng.randint(1, 2)):
             sql, value = self._inner(inner)
             if value.kind in ("integer", "number"):
-                shape = self.rng.choice(["COALESCE({}, 0)", "{} + 1", "{}", "CASE WHEN {} > 1 THEN 1 ELSE 0 END"])
+                shape = self.rng.choice(
+                    ["COALESCE({}, 0)", "{} + 1", "{}", "CASE WHEN {} > 1 THEN 1 ELSE 0 END"]
+                )
                 sql = shape.format(sql)
                 value = replace(value, low=min(value.low or 0, 0), high=(value.high or 0) + 1)
             parts.append(f"{sql} AS {value.name}")
             out.append(value)
-        select = f"SELECT {', '.join(parts)} FROM {inner.sql}{self._where(inner, 0.3)} GROUP BY {inner.unit.sql}"
+        select = (
+            f"SELECT {', '.join(parts)} FROM {inner.sql}{self._where(inner, 0.3)} GROUP BY {inner.unit.sql}"
+        )
         having = f" HAVING COUNT(*) > {self.rng.choice(['1', '2'])}" if self._often(0.2) else ""
         return self._derived(select + having, out, inner)
 
@@ -995,18 +1094,32 @@ class Meanings(Grammar):
         """A value that is not NULL although its columns are."""
         rng, roll = self.rng, self.rng.random()
         if roll < 0.3:
-            text, kind = rng.choice([("1", "integer"), ("TRUE", "boolean"), ("'yes'", "text"), ("0.5", "number")])
+            text, kind = rng.choice(
+                [("1", "integer"), ("TRUE", "boolean"), ("'yes'", "text"), ("0.5", "number")]
+            )
             ends = (0.0, 1.0) if kind in ("integer", "number") else (None, None)
             return Expr(text, kind, *ends)
-        plain = [e for e in columns if e.role != "unit" and (e.kind not in ("integer", "number") or e.is_bounded)]
+        plain = [
+            e for e in columns if e.role != "unit" and (e.kind not in ("integer", "number") or e.is_bounded)
+        ]
         one = rng.choice(plain or list(columns))
         if one.kind in ("integer", "number") and one.low is not None and one.high is not None:
             shape = rng.choice(["COALESCE({}, 0)", "CAST({} AS DOUBLE)", "GREATEST({}, 1)", "{} + 1", "{}"])
-            return Expr(shape.format(one.sql), "number" if "DOUBLE" in shape else one.kind, min(one.low, 0), max(one.high, 1) + 1)
+            return Expr(
+                shape.format(one.sql),
+                "number" if "DOUBLE" in shape else one.kind,
+                min(one.low, 0),
+                max(one.high, 1) + 1,
+            )
         if roll < 0.7:
             return Expr(f"({one.sql} IS NULL)", "boolean")
         if one.kind == "text":
-            return Expr(rng.choice(["COALESCE({}, 'none')", "CONCAT({}, 'x')", "UPPER({})", "LENGTH({})"][:3]).format(one.sql), "text")
+            return Expr(
+                rng.choice(["COALESCE({}, 'none')", "CONCAT({}, 'x')", "UPPER({})", "LENGTH({})"][:3]).format(
+                    one.sql
+                ),
+                "text",
+            )
         return Expr(f"CASE WHEN {self._test(one, columns)} THEN 1 ELSE 0 END", "integer", 0, 1)
 
     def _inner(self, inner: Relation) -> tuple[str, Expr]:
@@ -1051,12 +1164,27 @@ def _simpler(tree: trees.Expr) -> Iterator[trees.Expr]:
         for name, value in node.args.items():
             if isinstance(value, list) and len(value) > 1:
                 for j in range(len(value)):
-                    yield _changed(tree, i, lambda each, n=name, k=j: each.set(n, [v for m, v in enumerate(each.args[n]) if m != k]))
-            elif value is not None and name in ("where", "having", "order", "limit", "group", "joins", "with_", "default"):
+                    yield _changed(
+                        tree,
+                        i,
+                        lambda each, n=name, k=j: each.set(
+                            n, [v for m, v in enumerate(each.args[n]) if m != k]
+                        ),
+                    )
+            elif value is not None and name in (
+                "where",
+                "having",
+                "order",
+                "limit",
+                "group",
+                "joins",
+                "with_",
+                "default",
+            ):
                 yield _changed(tree, i, lambda each, n=name: each.set(n, None))
     for i, node in enumerate(nodes):
         if i and node.parent is not None and not isinstance(node, (trees.Identifier, trees.Literal)):
-            for j, child in enumerate(node.find_all(trees.Expression)):
+            for child in node.find_all(trees.Expression):
                 if child is not node and child.parent is node and not isinstance(child, trees.Identifier):
                     yield _replaced(tree, i, child)
 
@@ -1076,7 +1204,8 @@ def _replaced(tree: trees.Expr, at: int, child: trees.Expr) -> trees.Expr:
 def fewer_rows(place: Clean, sql: str) -> Clean:
     """The same with as few rows as still show it; a table's rows are tried in halves, then one by one."""
     best = place
-    for table in place.rows:
+    referred = {link.target for link in links(place.place.policy)}  # a row that refers to nobody is dropped
+    for table in (each for each in place.rows if each not in referred):
         size = max(len(best.rows[table]) // 2, 1)
         while size:
             start = 0
@@ -1114,11 +1243,22 @@ class Found:
         used = {t: c for t, c in self.columns.items() if re.search(rf"\b{t}\b", self.simple)}
         tables = [f"CREATE TABLE {t} ({c}); -- {self.rows[t]}" for t, c in used.items()]
         said = "\n".join(f"  {each}" for each in self.differences[:3])
-        return f"{self.simple}\n{said}\n" + "\n".join(tables) + f"\nworld {self.world}, asked: {self.sql}\n{self.text}"
+        return (
+            f"{self.simple}\n{said}\n"
+            + "\n".join(tables)
+            + f"\nworld {self.world}, asked: {self.sql}\n{self.text}"
+        )
 
 
 def explore(
-    seed: str, count: int, tally: Tally, *, each: int = 60, shrink: bool = True, seconds: float = math.inf, without: str = "$^"
+    seed: str,
+    count: int,
+    tally: Tally,
+    *,
+    each: int = 60,
+    shrink: bool = True,
+    seconds: float = math.inf,
+    without: str = "$^",
 ) -> Iterator[Found]:
     """Questions about clean policies; what differs."""
     asked, end = 0, time.monotonic() + seconds
@@ -1138,12 +1278,14 @@ def explore(
                 if differences is not None:
                     tally.seen.update(query.features)
                 if differences:
-                    simple, fewer = query, place
+                    simple, fewer = str(query), place
                     if shrink:
                         simple = shrunk(place, query)
                         fewer = fewer_rows(place, simple)
                         differences = fewer.differences(simple) or differences
-                    yield Found(name, query, simple, differences, fewer.rows, place.place.text, place.place.columns)
+                    yield Found(
+                        name, query, simple, differences, fewer.rows, place.place.text, place.place.columns
+                    )
 
 
 def asked(seed: str, worlds: int, each: int) -> Iterator[str]:
