@@ -673,9 +673,9 @@ def test_every_function_and_every_node_of_the_whitelist_stands_in_the_table(edge
 
 def test_random_questions_mean_what_the_engine_says() -> None:
     tally = Tally()
-    found = list(explore("law 14", 300, tally, shrink=False))
+    found = list(explore("law 14", 200, tally, shrink=False))
     assert not found, "\n\n".join(map(str, found[:5]))
-    assert tally.compared > 1000
+    assert tally.compared > 700
 
 
 # Shapes in which meanings were lost: the random questions must keep writing them.
