@@ -28,11 +28,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 from tests.neighbours import Link, Neighbourhood, links
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
 from sfumato.queries.sql import parse
+from sfumato.sources.duckdb import Found, _kind, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +85,18 @@ class World:
 def world(text: str, columns: dict[str, str], keys: dict[tuple[str, str], tuple[Value, ...]]) -> World:
     """The policy that a text declares; `keys` are what its public tables hold."""
     policy = policies.parse(text, Path("fuzz.toml")).with_keys(lambda table, column, _: keys[table, column])
-    return World(text, policy, columns)
+    return World(text, policy.with_scales(_scales(columns)), columns)
+
+
+def _scales(columns: dict[str, str]) -> dict[tuple[str, str], int]:
+    """How many decimals the columns have that are no doubles."""
+    with duckdb.connect() as connection:
+        for table, declared in columns.items():
+            connection.execute(f"CREATE TABLE {quoted(table)} ({declared})")
+        listed = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
+        rows = connection.execute(listed).fetchall()
+    found = {(table, name): scale_of(Found(name, kind, _kind(kind))) for table, name, kind in rows}
+    return {name: scale for name, scale in found.items() if scale is not None}
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UTINYINT")

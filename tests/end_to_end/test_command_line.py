@@ -319,7 +319,7 @@ def test_help_version_and_completion(tmp_path: Path) -> None:
     ):
         assert re.search(rf"^  {command} ", told, re.MULTILINE), command
         assert "--json" in run(command, "--help", folder=tmp_path).stdout or command == "completion"
-    assert run("--version", folder=tmp_path).stdout.strip() == "sfumato, version 0.1.0"
+    assert run("--version", folder=tmp_path).stdout.strip() == "sfumato, version 0.2.0"
     for shell in ("bash", "zsh", "fish"):
         assert "_SFUMATO_COMPLETE" in run("completion", shell, folder=tmp_path).stdout
     words = {"COMP_WORDS": "sfumato ex", "COMP_CWORD": "1", "_SFUMATO_COMPLETE": "bash_complete"}

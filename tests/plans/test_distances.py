@@ -20,7 +20,8 @@ from tests.support import CLINIC_COLUMNS, COLUMNS, POLICIES
 
 from sfumato.mechanisms import Distance, Distances
 from sfumato.queries import policy as policies
-from sfumato.queries.expressions import Domain, Field, call
+from sfumato.queries.domains import call
+from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.plan import Moments
 from sfumato.queries.relations import Scan, Where
 from sfumato.queries.sensitivity import derive

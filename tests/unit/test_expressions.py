@@ -15,11 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from sfumato.queries.domains import BIGGEST, RULES, call, joined
 from sfumato.queries.expressions import (
-    BIGGEST,
     LARGEST,
     MANY,
-    RULES,
     Call,
     Constant,
     Domain,
@@ -27,11 +26,9 @@ from sfumato.queries.expressions import (
     Scalar,
     Unusable,
     bounds,
-    call,
     clamped,
     constant,
     evaluate,
-    joined,
     possible,
 )
 from sfumato.queries.functions import PARTS, UNITS, Null
@@ -308,6 +305,8 @@ CASES: dict[str, list[Scalar]] = {
     ],
     "to date": [call("to date", s)],
     "to number": [call("to number", i)],
+    "to single": [call("to single", i), call("to single", x)],
+    "to decimal": [call("to decimal", each, whole(n)) for each in (i, x) for n in (0, 1, 3)],
     "to integer": [call("to integer", x), call("to integer", B), call("to integer", call("/", i, whole(2)))],
     "to text": [call("to text", each) for each in (i, T, B, d)],
 }

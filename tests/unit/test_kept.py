@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.kept.questions import SUMS
 from tests.kept.write import HOST, WHERE, asked, laid_out, numbers
 from tests.plans.test_plans import policy_named
 from tests.serving import serving
@@ -17,7 +18,7 @@ from tests.serving import serving
 import sfumato as sf
 from sfumato.budget.postgres import Postgres
 from sfumato.curator import calibrate
-from sfumato.queries import expressions, former, forms, relations
+from sfumato.queries import domains, expressions, former, forms, relations
 from sfumato.queries import plan as plans
 from sfumato.queries.sql import parse
 
@@ -287,7 +288,7 @@ def test_data_that_are_named_are_known_wherever_they_lie(tmp_path: Path) -> None
 
 
 def test_every_function_has_a_stored_name() -> None:
-    assert {*expressions.RULES, "clamp", "sane"} == set(forms.FUNCTIONS)
+    assert {*domains.RULES, "clamp", "sane"} == set(forms.FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", sorted(KEYS))
@@ -295,3 +296,48 @@ def test_names_of_questions_stay(name: str) -> None:
     golden = KEYS[name]
     policy = policy_named(golden["policy"])
     assert forms.question(parse(golden["sql"], policy), policy, "clinic.duckdb") == NAMES[name]
+
+
+# Readings that were repaired ----------------------------------------------------------------------------
+
+WRONGS = [question for question in of("clinic") if question.get("wrong") and question["ask"]["sql"] != SUMS]
+
+
+@pytest.mark.parametrize("question", WRONGS, ids=lambda question: question["ask"]["sql"][:40])
+def test_what_was_read_wrongly_stays_in_the_history_and_answers_nothing(
+    question: dict[str, Any], tmp_path: Path
+) -> None:
+    database = clinic(tmp_path)
+    wanted = asked(database, question)
+    assert wanted.kept() is None
+    told = str(wanted.explain())
+    assert f"receipt {question['receipt']}" in told
+    assert "repaired in version 0.2.0" in " ".join(told.split())
+    lines = {line["receipt"]: line for line in database.budget.as_dict()["history"]}
+    assert lines[question["receipt"]]["note"] == "answered under a reading repaired in version 0.2.0"
+    spent = database.ledger.spent.amount
+    release = wanted.release()
+    assert database.ledger.spent.amount > spent
+    assert release.receipt.number != question["receipt"]
+    assert asked(database, question).release().receipt.number == release.receipt.number
+    assert "repaired" not in str(asked(database, question).explain())
+
+
+def test_what_was_read_wrongly_without_harm_stays_free(tmp_path: Path) -> None:
+    """70.06 - 0.01 and 200.06 + 0.01 come out right in doubles, too."""
+    (question,) = [each for each in of("clinic") if each.get("ask", {}).get("sql") == SUMS]
+    assert asked(clinic(tmp_path), question).release().receipt.number == question["receipt"]
+
+
+def test_nothing_else_in_the_history_is_marked(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "kept")
+    marked = {}
+    for name in ("clinic", "plain", "rho", "lake"):
+        lines = sf.open(folder / f"{name}.toml").budget.as_dict()["history"]
+        marked[name] = {line["receipt"] for line in lines if "note" in line}
+    assert marked == {
+        "clinic": {each["receipt"] for each in WRONGS},
+        "plain": set(),
+        "rho": set(),
+        "lake": set(),
+    }

@@ -59,6 +59,7 @@ class Entry:
     price: Guarantee
     spent: Guarantee
     redeemed: bool
+    former: bool = False  # whether it was written before prices that were asked, and meanings, were stored
 
 
 class Line(NamedTuple):

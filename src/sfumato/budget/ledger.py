@@ -231,6 +231,11 @@ class Ledger:
                 return self._receipt(charged.line.facts, charged=False), charged.spend
         return None
 
+    @_plainly
+    def asked_before(self, question: str) -> tuple[int, ...]:
+        """Charges of this database for a text that were written before prices were stored."""
+        return self._shelf.former(question, self.name)
+
     @property
     @_plainly
     def has_former(self) -> bool:
@@ -574,6 +579,7 @@ class Ledger:
             price=self.book.guarantee(line.amount, line.slack),
             spent=self.book.guarantee(line.spent, line.lost),
             redeemed=redeemed,
+            former=line.kind == "charge" and "asked" not in body,
         )
 
     def _over(self, price: Guarantee, found: Wish, analyst: str) -> BudgetExceeded:

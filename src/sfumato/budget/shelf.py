@@ -126,3 +126,16 @@ class Shelf:
             self._has_former = bool(self.book.store.read(sql, (self._looked, '%"asked":[[%')))
             self._looked = last
         return self._has_former
+
+    def former(self, question: str, name: str) -> tuple[int, ...]:
+        """The numbers of former charges of a database for a text."""
+        if not self.has_former():
+            return ()
+        sql = "SELECT number, body FROM entries WHERE kind = 'charge' AND body LIKE ? ORDER BY number"
+        told = json.dumps(question).replace("\\", "_")  # in a pattern it would need another one
+        rows = [(number, json.loads(body)) for number, body in self.book.store.read(sql, (f"%{told}%",))]
+        return tuple(
+            number
+            for number, body in rows
+            if body["question"] == question and body["database"] == name and "asked" not in body
+        )

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.filters import odometer
 from sfumato.curator import show
+from sfumato.curator.repairs import WRONG
 from sfumato.mechanisms.guarantee import FINER, decimal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sfumato.budget import Entry, Share
     from sfumato.mechanisms import Guarantee
 
@@ -35,6 +38,7 @@ class Budget:
     shares: tuple[tuple[Share, Guarantee], ...] = ()
     head: str = ""
     worth: str = field(default="")  # what is left, in the words of somebody who counts
+    was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
 
     @property
     def left(self) -> Guarantee:
@@ -99,6 +103,7 @@ class Budget:
                     "database": entry.database,
                     "question": entry.question,
                     "released": entry.redeemed,
+                    **({"note": WRONG} if self.was_wrong(entry) else {}),
                 }
                 for entry in self.history
             ],
@@ -122,7 +127,10 @@ class Budget:
             "database",
             "question",
             "released",
+            "note",
         ]
+        for row in rows:
+            row.setdefault("note", "")
         writer = csv.DictWriter(text, columns, lineterminator="\n", restval="0")
         writer.writeheader()
         writer.writerows(rows)
@@ -149,7 +157,7 @@ class Budget:
                     _minute(entry),
                     decimal(entry.price.amount),
                     decimal(entry.spent.amount),
-                    entry.question + ("" if entry.redeemed else "   (paid, not yet released)"),
+                    entry.question + self._remark(entry),
                 ]
                 for entry in self.history
             ]
@@ -159,6 +167,11 @@ class Budget:
             number, _, letters = self.head.partition("-")
             lines += ["", f"  head {number}-{letters[:SHOWN]}"]
         return "\n".join(lines)
+
+    def _remark(self, entry: Entry) -> str:
+        if not entry.redeemed:
+            return "   (paid, not yet released)"
+        return f"   ({WRONG})" if self.was_wrong(entry) else ""
 
     def _people(self) -> str:
         spent, rows = self.by_analyst(), []

@@ -22,8 +22,9 @@ from sfumato.curator.intervals import uses
 from sfumato.curator.names import Names, batch
 from sfumato.curator.promises import Judge, plainly
 from sfumato.curator.release import Cell, Release, Releases
+from sfumato.curator.repairs import was_wrong
 from sfumato.curator.suggest import Standing, Suggestion
-from sfumato.curator.tuning import ROWS, TOTALS, resolve
+from sfumato.curator.tuning import ROWS, TOTALS, resolve, tuned_by
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee
@@ -31,9 +32,9 @@ from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import former, forms
 from sfumato.queries import policy as policies
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
-from sfumato.queries.expressions import Call, Field, clamped
+from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.parameters import bind
-from sfumato.queries.plan import Clamp, Moments, Octaves, Plan, Sum
+from sfumato.queries.plan import Clamp, Octaves, Plan
 from sfumato.queries.promises import promise_of
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
@@ -270,7 +271,14 @@ class Database:
         spent = ledger.spent
         good_for = self._worth(ledger.total.minus(spent))
         return Budget(
-            self.policy.name, ledger.total, spent, ledger.history(), ledger.shares(), ledger.head, good_for
+            self.policy.name,
+            ledger.total,
+            spent,
+            ledger.history(),
+            ledger.shares(),
+            ledger.head,
+            good_for,
+            lambda entry: was_wrong(entry, self.policy),
         )
 
     def _worth(self, left: Guarantee) -> str:
@@ -377,21 +385,7 @@ class Database:
 
     def tuned_by(self, plan: Plan) -> dict[str, list[str]]:
         """The tables whose caps matter to a plan, and of each the columns that are added up."""
-        found: dict[str, list[str]] = {
-            table.name: []
-            for table in self.policy.tables
-            if table.name in plan.tables and table.rows_per_person is not None
-        }
-        added = [m.value for m in plan.measures if isinstance(m, Sum)]
-        added += [
-            m.values[0] for m in plan.measures if isinstance(m, Moments) and m.degree == len(m.values) == 1
-        ]
-        for value in added:
-            field = value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
-            table, column = field.origin if isinstance(field, Field) else ("", "")
-            if table in found and column not in found[table]:
-                found[table].append(column)
-        return found
+        return tuned_by(self.policy, plan)
 
     def _tuned(self, question: Question) -> Question:
         """Spend the question's part for caps, and ask it with them. Asked again, all of it is free."""
@@ -459,7 +453,7 @@ class Database:
         parts = asked.questions
         prices, plans = [each.query.asked for each in parts], [each.plan for each in parts]
         found = self.ledger.unredeemed(asked.keys, prices, meaning=[each.meaning for each in parts])
-        if found is None and self.ledger.has_former:
+        if found is None and self.may_be_former(asked):
             plans = [each.former for each in parts]
             sizes = [len(plan.measures) for plan in plans]
             found = self.ledger.unredeemed([asked.formerly(plans)], prices, sizes=sizes)
@@ -497,7 +491,7 @@ class Database:
         prices = [each.query.asked for each in parts]
         kept = self.ledger.kept(asked.keys, asked=prices, version=version)
         plans = [] if kept is None else _meant(parts, kept.meaning)
-        if not plans and self.ledger.has_former:
+        if not plans and self.may_be_former(asked):
             plans = [each.former for each in parts]
             sizes = [len(plan.measures) for plan in plans]
             kept = self.ledger.kept(asked.formerly(plans), asked=prices, sizes=sizes, version=version)
@@ -505,6 +499,10 @@ class Database:
             return None
         paid = [kept.receipt.price] if len(plans) == 1 else prices
         return Stored(kept.receipt, parted(plans, kept.spend, paid), kept.drawn)
+
+    def may_be_former(self, asked: Question | Batch) -> bool:
+        """Whether an answer may be stored under a name of before: not where it was read wrongly then."""
+        return self.ledger.has_former and not any(each.plan.repairs for each in asked.questions)
 
     def on_behalf_of(self, analyst: str, pace: Pace | None = None) -> Database:
         """The same database, engine and ledger, asked by somebody else, and perhaps at another pace."""
@@ -579,6 +577,7 @@ class Question:
             self.tuning,
             self.database.gains(self.query, paid=paid),
             "" if paid else self.breaks,
+            self.database.ledger.asked_before(self.text) if self.plan.repairs and not paid else (),
         )
 
     @property
@@ -764,7 +763,7 @@ def fitting(policy: Policy) -> tuple[Policy, DuckDB]:
     """The policy with the keys of its public tables, and its source; refused if they do not fit."""
     source = source_of(policy)
     source.check(policy)
-    return policy.with_keys(source.keys), source
+    return policy.with_keys(source.keys).with_scales(source.scales()), source
 
 
 def open(  # noqa: A001  # sf.open("hospital.toml") reads well

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator import show
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
+from sfumato.curator.repairs import VERSION
 from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.plan import Chosen, Expression, Function, Mean, Spread
@@ -38,6 +39,7 @@ class Explanation:
     tuning: Guarantee | None = None  # what is first spent on caps that fit
     gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
     breaks: str = ""  # the promise that it would break
+    repaired: tuple[int, ...] = ()  # receipts of answers to the same text, which were read wrongly
 
     @property
     def price(self) -> Guarantee:
@@ -70,7 +72,7 @@ class Explanation:
             f"{self.price.currency}_replaced": decimal(self.replaced.amount),
             "free": self.paid,
             "left": decimal(self.left.amount),
-            "groups": "private" if self.plan.private_keys else self.plan.size,
+            "groups": "private" if self.plan.private_keys else self.plan.lines,
             "error_95": self.errors(),
             "measures": [
                 {
@@ -87,7 +89,7 @@ class Explanation:
             ],
             "gains": list(self.gains),
             "breaks": self.breaks,
-            "notes": [*self._tuned(), *reading_notes(self.plan)],
+            "notes": [*self._repaired(), *self._tuned(), *reading_notes(self.plan)],
             "engine_sql": self.engine_sql,
         }
 
@@ -119,6 +121,16 @@ class Explanation:
         lines += [*show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
 
+    def _repaired(self) -> list[str]:
+        if not self.repaired:
+            return []
+        listed = ", ".join(map(str, self.repaired))
+        return [
+            f"This question was answered before (receipt {listed}) under a reading that was wrong and is "
+            f"repaired in version {VERSION}. That answer stays in the history; this is a new question, with "
+            "a price of its own."
+        ]
+
     def _tuned(self) -> list[str]:
         if self.tuning is None:
             return []
@@ -128,10 +140,17 @@ class Explanation:
         ]
 
     def _error(self, expression: Expression) -> str:
+        if not self.plan.sets or self.plan.size == 1:
+            return self._error_of(expression, 1)
+        each, all_ = self._error_of(expression, 1), self._error_of(expression, self.plan.size)
+        return f"{each}; {all_} in the total over all {self.plan.size:,} groups" if each != all_ else each
+
+    def _error_of(self, expression: Expression, times: int) -> str:
+        """How far off a number is that is made of so many groups."""
         tail = Fraction(1, 20)
         if self.plan.selects and not self.plan.private_keys:
-            tail /= self.plan.size
-        errors = Errors.of(self.plan, self.query)
+            tail /= self.plan.lines
+        errors = Errors.of(self.plan, self.query, times)
         if isinstance(expression, Mean):
             # what the noise of total - mean * count comes to, for the mean that feels it most
             radii = []

@@ -27,8 +27,8 @@ import numpy as np
 from sfumato.curator.calibrate import SELECTION
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
-from sfumato.queries.expressions import Call, parts_of, possible
-from sfumato.queries.plan import PARTS, Arithmetic, KeyOf, Moments, Plan, Weighted
+from sfumato.queries.expressions import Call, Field, parts_of, possible
+from sfumato.queries.plan import PARTS, Arithmetic, KeyOf, Moments, Plan, Sum, Weighted
 from sfumato.queries.policy import MOST_ROWS
 from sfumato.queries.relations import Where
 
@@ -160,6 +160,23 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee) -> Policy:
     if all(table.tuning is None for table in policy.tables):
         return policy
     return replace(policy, tables=tuple(resolved(table) for table in policy.tables))
+
+
+def tuned_by(policy: Policy, plan: Plan) -> dict[str, list[str]]:
+    """The tables whose caps matter to a plan, and of each the columns that are added up."""
+    found: dict[str, list[str]] = {
+        table.name: []
+        for table in policy.tables
+        if table.name in plan.tables and table.rows_per_person is not None
+    }
+    added = [m.value for m in plan.measures if isinstance(m, Sum)]
+    added += [m.values[0] for m in plan.measures if isinstance(m, Moments) and m.degree == len(m.values) == 1]
+    for value in added:
+        field = value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
+        table, column = field.origin if isinstance(field, Field) else ("", "")
+        if table in found and column not in found[table]:
+            found[table].append(column)
+    return found
 
 
 def _passing(relation: Relation) -> float:

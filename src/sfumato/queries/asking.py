@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.queries.expressions import (
-    Call,
-    Constant,
-    Domain,
-    Field,
-    Scalar,
-    Unusable,
-    call,
-    parts_of,
-    possible,
-)
+from sfumato.queries.domains import call
+from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar, Unusable, parts_of, possible
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
@@ -142,6 +133,7 @@ class _Asking:
             order=self.order(outputs),
             limit=self.limit(),
             wanted=tuple(aggregates),
+            repairs=tuple(sorted(self.reader.repaired)),
         )
 
     def rewritten(self, aggregates: dict[Aggregate, Node], rows: int | None, size: int) -> Rewriting:

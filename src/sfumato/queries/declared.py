@@ -39,6 +39,7 @@ class Column:
     until: datetime.date | None = None
     required: bool = False  # a row without it counts as one at the lower bound
     tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
+    scale: int | None = None  # how many decimals a number has in the engine; None: it is a double there
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ def canonical(part: object) -> str:
 
 
 def _plain(part: object) -> object:
+    part = _as_it_was(part)
     if type(part) in NAMES:
         name, fields = NAMES[type(part)]
         return [name, *(_plain(each) for each in _fields(part, fields))]
@@ -156,6 +157,7 @@ def shown(part: object) -> str:
     >>> shown((Selected(1),))
     '(Selected(groups=1),)'
     """
+    part = _as_it_was(part)
     if type(part) in NAMES:
         name, fields = NAMES[type(part)]
         pairs = zip(fields, _fields(part, fields), strict=True)
@@ -165,6 +167,18 @@ def shown(part: object) -> str:
     if isinstance(part, list):
         return f"[{', '.join(map(shown, part))}]"
     return repr(part)
+
+
+def _as_it_was(part: object) -> object:
+    """A call as it was read: casts that changed no type were left out, and texts were of any length."""
+    if isinstance(part, Call):
+        first = part.arguments[0] if part.arguments else None
+        kinds = {"to number": "number", "to integer": "integer"}
+        if first is not None and kinds.get(part.function) == first.domain.kind:
+            return _as_it_was(first)
+        if part.function == "length":
+            return replace(part, domain=Domain("integer", Fraction(0), Fraction(1 << 31)))
+    return part
 
 
 def _fields(part: object, names: tuple[str, ...]) -> list[object]:

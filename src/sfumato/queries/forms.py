@@ -54,7 +54,7 @@ FUNCTIONS = {
         *("+", "-", "*", "/", "//", "%", "negate", "abs", "sign", "floor", "ceil", "round", "sqrt"),
         *("least", "greatest", "bucket", "like", "ilike", "starts with", "contains", "lower", "upper"),
         *("trim", "concat", "substring", "left", "right", "length", "part", "trunc", "diff"),
-        *("to date", "to number", "to integer", "to text", "clamp", "sane"),
+        *("to date", "to number", "to single", "to decimal", "to integer", "to text", "clamp", "sane"),
     )
 }
 IN_ANY_ORDER = ("and", "or")
@@ -203,8 +203,10 @@ def column(each: Column) -> Form:
         "since": None if each.since is None else each.since.isoformat(),
         "until": None if each.until is None else each.until.isoformat(),
         "keys": keys,
+        "scale": each.scale,
     }
-    defaults = {"low": None, "high": None, "exponent": 0, "since": None, "until": None, "keys": None}
+    absent = ("low", "high", "since", "until", "keys", "scale")
+    defaults = {"exponent": 0, **dict.fromkeys(absent)}
     return _without(form, **defaults) | _flags(required=each.required)
 
 

@@ -12,6 +12,8 @@ import enum
 import math
 import operator
 import re
+import struct
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ class Null(enum.Enum):
     NULL = "NULL"
 
 
-Outcome = str | int | float | datetime.date | Null  # what an expression is on one row
+Outcome = str | int | float | Fraction | datetime.date | Null  # what an expression is on one row
 NULL = Null.NULL
 
 DAYS = ("day", "week", "month", "quarter", "year", "dow", "isodow", "doy", "isoyear")
@@ -43,7 +45,12 @@ PARTS = {
 
 
 def apply(function: str, values: list[Any]) -> Any:
-    """The value of a function on values, NULL among them."""
+    """The value of a function on values, NULL among them.
+
+    Decimals are fractions. What SQL does in doubles, and what compares, has them as doubles.
+    """
+    if function not in _EXACT or any(isinstance(each, float) for each in values):
+        values = [float(each) if isinstance(each, Fraction) else each for each in values]
     if function in _WITH_NULLS:
         return _WITH_NULLS[function](*values)
     return NULL if NULL in values else _PLAIN[function](*values)
@@ -88,7 +95,9 @@ def _modulo(a: int, b: int) -> Any:
     return NULL if b == 0 else int(math.fmod(a, b))
 
 
-def _round(x: float, digits: int) -> Any:
+def _round(x: float | Fraction, digits: int) -> Any:
+    if isinstance(x, Fraction):
+        return Fraction(_away(x * Fraction(10) ** digits)) / Fraction(10) ** digits
     ten = 10.0**digits
     whole = math.floor(abs(x) * ten)
     away = (whole + (abs(x) * ten - whole >= 0.5)) / ten  # half away from zero
@@ -179,14 +188,45 @@ def _difference(unit: str, a: datetime.date, b: datetime.date) -> int:
     raise ValueError(unit)
 
 
-def _to_integer(x: float) -> int:
-    return round(x)
+def _to_integer(x: float | Fraction) -> int:
+    return round(x) if isinstance(x, float) else _away(Fraction(x))
+
+
+def _away(x: Fraction) -> int:
+    """The nearest whole number, half away from zero."""
+    whole = math.floor(abs(x) + Fraction(1, 2))
+    return whole if x >= 0 else -whole
+
+
+def _to_decimal(x: float | Fraction, digits: int) -> Fraction:
+    scaled = Fraction(x * 10.0**digits) if isinstance(x, float) else x * 10**digits
+    return Fraction(_away(scaled), 10**digits)
+
+
+def _single(x: float) -> float:
+    found: float = struct.unpack("f", struct.pack("f", float(x)))[0]
+    return found
 
 
 def _to_text(x: Any) -> str:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
+_EXACT = {
+    "+",
+    "-",
+    "*",
+    "negate",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "to integer",
+    "to decimal",
+    "case",
+    "coalesce",
+}
 _WITH_NULLS: dict[str, Callable[..., Any]] = {
     "and": _and,
     "or": _or,
@@ -239,6 +279,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "diff": _difference,
     "to date": _day,
     "to number": float,
+    "to single": _single,
+    "to decimal": _to_decimal,
     "to integer": _to_integer,
     "to text": _to_text,
 }

@@ -498,6 +498,7 @@ class Plan:
     order: tuple[tuple[Expression, bool], ...] = ()  # (what, descending)
     limit: int | None = None
     wanted: tuple[Aggregate, ...] = ()  # what the measures are for
+    repairs: tuple[str, ...] = ()  # what in it was once read otherwise, and wrongly
 
     @property
     def private_keys(self) -> bool:
@@ -513,6 +514,13 @@ class Plan:
     def size(self) -> int:
         """How many groups there are, if that is public."""
         return math.prod(len(key.values or ()) for key in self.keys)
+
+    @property
+    def lines(self) -> int:
+        """How many rows a release has at most, totals counted, if that is public."""
+        if not self.sets:
+            return self.size
+        return sum(math.prod(len(self.keys[i].values or ()) for i in kept) for kept in self.sets)
 
     @property
     def tables(self) -> frozenset[str]:

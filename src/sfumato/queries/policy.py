@@ -22,7 +22,7 @@ from sfumato.queries.declared import KINDS, Column, Measured, Table, TunedColumn
 from sfumato.queries.promises import promise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.promises import Promise
@@ -77,6 +77,16 @@ class Policy:
                     self.file, None, where, f"the public keys cannot be used: {problem}", "Mend them."
                 )
             return replace(column, keys=keys)
+
+        tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
+        return replace(self, tables=tables)
+
+    def with_scales(self, scales: Mapping[tuple[str, str], int]) -> Policy:
+        """The policy with the decimals that its number columns have in the engine."""
+
+        def filled(table: Table, column: Column) -> Column:
+            scale = scales.get((table.name, column.name)) if column.kind == "number" else None
+            return column if scale is None else replace(column, scale=scale)
 
         tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
         return replace(self, tables=tables)

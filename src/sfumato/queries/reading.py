@@ -8,18 +8,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.queries.expressions import (
-    Call,
-    Constant,
-    Field,
-    Scalar,
-    Unusable,
-    call,
-    clamped,
-    constant,
-    joined,
-)
-from sfumato.queries.functions import PARTS, UNITS
+from sfumato.queries.domains import call, joined
+from sfumato.queries.expressions import Call, Constant, Field, Scalar, Unusable, clamped, constant, evaluate
+from sfumato.queries.functions import PARTS, UNITS, apply
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -84,6 +75,7 @@ class Reader:
     """Reads expressions of one query."""
 
     text: Text
+    repaired: set[str] = field(default_factory=set)  # what in it once was read otherwise, and wrongly
 
     # Names --------------------------------------------------------------------------------------------
 
@@ -113,9 +105,12 @@ class Reader:
     def call(self, node: Node, function: str, *arguments: Scalar) -> Scalar:
         """A function applied, or the refusal with its place."""
         try:
-            return call(function, *arguments)
+            found = call(function, *arguments)
         except Unusable as reason:
             self.text.unusable(reason, node)
+        if (repair := once_wrong(found)) is not None:
+            self.repaired.add(repair)
+        return found
 
     # Values -------------------------------------------------------------------------------------------
 
@@ -155,7 +150,7 @@ class Reader:
             case "Neg":
                 inner = self.value(node.this, scope)
                 if isinstance(inner, Constant) and isinstance(inner.value, (int, float)):
-                    return constant(-inner.value, inner.domain.kind)
+                    return constant(-inner.value, inner.domain.kind, inner.domain.scale)
                 return self.call(node, "negate", inner)
             case "Round":
                 digits = self.whole(node.get("decimals"), scope, -9, 9)
@@ -273,7 +268,11 @@ class Reader:
             known = "DOUBLE, INTEGER, VARCHAR, DATE"
             self.text.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
         inner = self.value(node.this, scope)
-        if inner.domain.kind == kind:
+        if target.text() == "DECIMAL" and inner.domain.numeric:
+            return self.call(node, "to decimal", inner, constant(self._decimals(target), "integer"))
+        if target.text() == "FLOAT" and inner.domain.numeric:
+            return self.call(node, "to single", inner)
+        if inner.domain.kind == kind and inner.domain.scale is None and not inner.domain.held:
             return inner
         if isinstance(inner, Constant) and (
             isinstance(inner.value, str) or (inner.domain.kind, kind) == ("integer", "number")
@@ -282,6 +281,16 @@ class Reader:
         if kind in ("timestamp", "boolean"):
             self.text.refuse(node, f"a column cannot be cast to {kind}", "Compare it with a value instead.")
         return self.call(node, f"to {kind}", inner)
+
+    def _decimals(self, target: Node) -> int:
+        """How many decimals a DECIMAL has: three, if it does not say."""
+        given = [each.text() or each.name for each in target.nodes()]
+        if not given:
+            return 3
+        digits = given[1] if len(given) > 1 else "0"
+        if not re.fullmatch(r"\d{1,2}", digits):
+            self.text.refuse(target, "that is no DECIMAL we know", "Write for example: DECIMAL(10, 2)")
+        return int(digits)
 
     # Literals -----------------------------------------------------------------------------------------
 
@@ -298,7 +307,8 @@ class Reader:
             if number >= 1 << 62:
                 self.text.refuse(node, "that number is too large", "Stay below 2^62.")
             return constant(int(number), "integer")
-        return constant(float(number), "number")
+        decimals = re.fullmatch(r"\d*\.(\d*)", node.text())  # with an exponent it is a double
+        return constant(float(number), "number", None if decimals is None else len(decimals[1]))
 
     def plain(self, node: Node) -> str:
         """A text literal."""
@@ -448,6 +458,23 @@ class Reader:
         parts = self.alike([subject, *listed], node)
         values = {repr(each): each for each in parts[1:]}
         return self.call(node, "in", parts[0], *(values[key] for key in sorted(values)))
+
+
+def once_wrong(found: Scalar) -> str | None:
+    """What in a call was read otherwise before, so that what was stored for it answers another question."""
+    match found:
+        case Call("+" | "-" | "*" as operator, (a, b), domain) if domain.kind == "number" and domain.scale:
+            if isinstance(a, Constant) and isinstance(b, Constant):
+                doubles = apply(operator, [a.value, b.value])
+                return None if float(evaluate(found, None)) == doubles else "decimals"  # type: ignore[arg-type]
+            return "decimals"
+        case Call("round" | "to integer", (a, *_)) if a.domain.kind == "number" and a.domain.scale:
+            return "decimals"
+        case Call("to decimal" | "to single"):
+            return "casts"
+        case Call("length", _, domain) if domain.high is not None:
+            return "lengths"
+    return None
 
 
 def array(node: Node, *, of: str) -> list[Node] | None:

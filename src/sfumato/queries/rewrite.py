@@ -171,7 +171,7 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
                 ranks.setdefault(each.values[0], []).append(each.rank)
             case "mode":
                 values = possible(each.values[0])
-                if values is None:
+                if not values:
                     raise Unusable(
                         "the values it can have are not public, and there may be more than we can list",
                         "Take MODE of a column with declared keys, or GROUP BY it, ORDER BY COUNT(*) DESC.",

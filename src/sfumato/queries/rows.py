@@ -12,17 +12,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries import relations
+from sfumato.queries.domains import both, hull
 from sfumato.queries.expressions import (
+    EXACT,
     Domain,
     Field,
     Scalar,
     Unusable,
-    both,
     bounds,
     constant,
     fields,
-    hull,
     parts_of,
+    possible,
 )
 from sfumato.queries.plan import CAP
 from sfumato.queries.reading import Reader, Scope, Source, equality, is_own
@@ -175,6 +176,8 @@ class Rows:
                 hull([value, other_value])
             except Unusable as reason:
                 self.text.unusable(reason, node)
+            if negated:
+                self.reader.repaired.add("not in")
             return Among(relation, value, other.relation, other_value, negated)
         if not (is_own(value) and is_own(other_value)):
             self.text.refuse(
@@ -201,6 +204,8 @@ class Rows:
             text.refuse(node, f"{side or kind} JOIN is not supported", advice)
         outer = side == "LEFT"
         right = self.source(node.this, named)
+        if outer:
+            right = self.projected(node, right)
         if any(source.alias.lower() == right.alias.lower() for source in sources):
             text.refuse(node, f"{right.alias} is named twice", "Give one of them another name: JOIN t AS b")
         scope = Scope((*sources, right))
@@ -210,6 +215,29 @@ class Rows:
         if outer:
             right = replace(right, columns={name: _maybe(each) for name, each in right.columns.items()})
         return relation, [*sources, right]
+
+    def projected(self, node: Node, right: Source) -> Source:
+        """The right side of LEFT JOIN with its computed columns made before the join: where there is no
+        partner they are NULL, whatever they would be of NULLs."""
+        if all(isinstance(each, Field) for each in right.columns.values()):
+            return right
+        self.reader.repaired.add("left join")
+        number = self.number(node)
+        columns: dict[str, Scalar] = {}
+        made: list[Scalar] = []
+        for name, each in right.columns.items():
+            if is_own(each):
+                columns[name] = _unit(each, number)
+                continue
+            domain = replace(each.domain, required=False, tuned=None)
+            if not isinstance(each, Field):
+                domain = replace(domain, keys=possible(each))
+            columns[name] = Field(f"t{number}.{len(made)}", domain, origin=_origin(each))
+            made.append(each)
+        kinds = tuple(each.domain.kind for each in made)
+        return replace(
+            right, columns=columns, relation=Union(number, ((right.relation, tuple(made)),), kinds)
+        )
 
     def on(self, node: Node, sources: list[Source], right: Source, scope: Scope) -> Scalar:
         """The condition of a join."""
@@ -500,11 +528,16 @@ class Rows:
         if function == "avg":
             return Domain("number", low, high, value.domain.exponent)
         low, high = min(low * rows, Fraction(0)), max(high * rows, Fraction(0))
+        scale = value.domain.scale
+        if scale and max(abs(low), abs(high)) * 10**scale < EXACT:
+            self.reader.repaired.add("sums of one person")
+        else:
+            scale = None if scale else scale
         if max(abs(low), abs(high)) * Fraction(2) ** value.domain.exponent >= min(CAP, 1 << 53):
             self.text.refuse(
                 node, "a person's sum could become too large", "Divide it, or bound it with LEAST."
             )
-        return Domain(value.domain.kind, low, high, value.domain.exponent)
+        return Domain(value.domain.kind, low, high, value.domain.exponent, scale=scale)
 
     def union(self, node: Node, alias: str, named: dict[str, Node]) -> Source:
         """UNION ALL of parts with the same columns."""
@@ -562,7 +595,16 @@ def domain_of(column: Column) -> Domain:
         column.keys,
         column.tuned,
         column.required,
+        _scale(column),
     )
+
+
+def _scale(column: Column) -> int | None:
+    """How many decimals a column has, if doubles can tell all its values apart."""
+    if column.scale is None or column.low is None or column.high is None:
+        return None
+    widest = max(abs(column.low), abs(column.high)) * 10**column.scale
+    return column.scale if widest < EXACT else None
 
 
 def filtered(relation: Relation, condition: Scalar) -> Relation:

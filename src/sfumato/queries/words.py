@@ -19,7 +19,8 @@ def spoken(scalar: Scalar) -> str:
     """An expression as one would write it.
 
     >>> from fractions import Fraction
-    >>> from sfumato.queries.expressions import Domain, call, constant
+    >>> from sfumato.queries.domains import call
+    >>> from sfumato.queries.expressions import Domain, constant
     >>> age = Field("t0.age", Domain("integer", Fraction(0), Fraction(9)), "", ("visits", "age"))
     >>> spoken(call("+", age, constant(1, "integer")))
     'age + 1'

@@ -679,7 +679,7 @@ class _Retried:
         """Whether the question is, or was, known by this."""
         if key in self.asked.keys:
             return True
-        former = self.ledger.has_former
+        former = self.asked.database.may_be_former(self.asked)
         return former and key == self.asked.formerly([each.former for each in self.asked.questions])
 
     def _note(self, version: int) -> None:

@@ -6,7 +6,7 @@ import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.queries.expressions import FIRST, LAST, Call, Constant, Field, Scalar
+from sfumato.queries.expressions import FIRST, LAST, Call, Constant, Domain, Field, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ _TEMPLATES = {
     "lower": "(LOWER({}) COLLATE C)",
     "upper": "(UPPER({}) COLLATE C)",
     "trim": "(TRIM({}) COLLATE C)",
-    "length": "CAST(LENGTH({}) AS BIGINT)",
     "left": "(LEFT({}, {}) COLLATE C)",
     "right": "(RIGHT({}, {}) COLLATE C)",
     "substring": "(SUBSTRING({}, {}, {}) COLLATE C)",
     "to date": "CAST({} AS DATE)",
     "to number": "CAST({} AS DOUBLE)",
+    "to single": "CAST(CAST({} AS FLOAT) AS DOUBLE)",
     "to text": "(CAST({} AS VARCHAR) COLLATE C)",
     "bucket": (
         "(CASE WHEN {0} < {1} THEN CAST(0 AS BIGINT) WHEN {0} >= {2} THEN {3} + 1 WHEN {0} IS NOT NULL THEN"
@@ -60,8 +60,112 @@ def scalar_text(scalar: Scalar, column: Callable[[Field], str]) -> str:
         case Constant(value, domain):
             return "NULL" if value is None else constant_text(value, domain.kind)
         case Call(function, arguments):
+            if (exactly := _exactly(scalar, column)) is not None:
+                return exactly
             printed = [scalar_text(each, column) for each in arguments]
             return _call(scalar, function, arguments, printed)
+
+
+# Decimals: SQL computes with them exactly, so they are computed with as whole numbers of their last decimal.
+# What is compared or added up is the double that is nearest to the result, as it is for a column.
+
+_ARITHMETIC = ("+", "-", "*", "negate", "abs", "round", "to decimal")
+
+
+def _exactly(call: Call, column: Callable[[Field], str]) -> str | None:
+    """A call whose value is found by computing with decimals; None if it is not."""
+    function, inner, domain = call.function, call.arguments[0], call.domain
+    if domain.kind == "number" and domain.scale is not None and function in _ARITHMETIC:
+        return f"(CAST({_steps(call, domain.scale, column)} AS DOUBLE) / {double(10.0**domain.scale)})"
+    if inner.domain.kind != "number" or inner.domain.scale is None:
+        return None
+    one, steps = 10**inner.domain.scale, ""
+    if function in ("to integer", "floor", "ceil"):
+        steps = _steps(inner, inner.domain.scale, column)
+    match function:
+        case "to integer":
+            return f"CAST({_rounded(steps, one)} AS BIGINT)"
+        case "floor":
+            return f"CAST({_floored(steps, one)} AS BIGINT)"
+        case "ceil":
+            return f"CAST(- {_floored(f'(- {steps})', one)} AS BIGINT)"
+    return None
+
+
+def steps_text(scalar: Scalar, column: Callable[[Field], str]) -> str:
+    """A decimal as a whole number of its last decimal."""
+    return _steps(scalar, scalar.domain.decimals or 0, column)
+
+
+def _steps(scalar: Scalar, scale: int, column: Callable[[Field], str]) -> str:
+    """A value that has at most so many decimals, as a whole number of the last of them."""
+    own = scalar.domain.decimals or 0
+    text = _own_steps(scalar, own, column)
+    if scale == own:
+        return text
+    kind = _whole_type(scale, scalar)
+    return f"(CAST({text} AS {kind}) * {integer(10 ** (scale - own), kind)})"
+
+
+def _own_steps(scalar: Scalar, scale: int, column: Callable[[Field], str]) -> str:
+    match scalar:
+        case Constant(None):
+            return "CAST(NULL AS BIGINT)"
+        case Constant(value):
+            return integer(round(Fraction(value) * 10**scale), _whole_type(scale, scalar))  # type: ignore[arg-type]  # a number
+        case Call("+" | "-" as operator, (a, b), Domain("number")):
+            kind = _whole_type(scale, scalar, a, b)
+            left, right = (f"CAST({_steps(each, scale, column)} AS {kind})" for each in (a, b))
+            return f"({left} {operator} {right})"
+        case Call("*", (a, b), Domain("number")):
+            scales = [each.domain.decimals or 0 for each in (a, b)]
+            wide = {_whole_type(scale, scalar), _whole_type(scales[0], a), _whole_type(scales[1], b)}
+            kind = "HUGEINT" if "HUGEINT" in wide else "BIGINT"
+            left, right = (
+                f"CAST({_steps(each, of, column)} AS {kind})" for each, of in zip((a, b), scales, strict=True)
+            )
+            return f"({left} * {right})"
+        case Call("negate", (a,), Domain("number")):
+            return f"(- {_steps(a, scale, column)})"
+        case Call("abs", (a,), Domain("number")):
+            return f"ABS({_steps(a, scale, column)})"
+        case Call("round" | "to decimal", (a, Constant(int(digits)))) if a.domain.decimals is not None:
+            own = a.domain.decimals
+            if own <= digits:
+                return _steps(a, scale, column)
+            found = _rounded(_steps(a, own, column), 10 ** (own - digits))
+            return found if digits >= 0 else f"({found} * {integer(10**-digits, 'HUGEINT')})"
+        case Call("to decimal", (a, _)):
+            return _nearest(scalar_text(a, column), scale)
+    text = scalar_text(scalar, column)
+    if scalar.domain.kind == "integer":
+        return f"CAST({text} AS {_whole_type(scale, scalar)})"
+    return _nearest(text, scale)
+
+
+def _nearest(text: str, scale: int) -> str:
+    """A double as a whole number of its last decimal: it is clamped, and below 2^51 of them."""
+    return f"CAST(ROUND({text} * {double(10.0**scale)}) AS BIGINT)"
+
+
+def _rounded(steps: str, one: int) -> str:
+    """The nearest whole number of units of so many steps, half away from zero."""
+    unit, half = integer(one, "HUGEINT"), integer(one // 2, "HUGEINT")
+    below, above = f"- ((- {steps} + {half}) // {unit})", f"({steps} + {half}) // {unit}"
+    return f"(CASE WHEN {steps} < 0 THEN {below} ELSE {above} END)"
+
+
+def _floored(steps: str, one: int) -> str:
+    """The whole number of units of so many steps below: a division would go towards zero."""
+    unit = integer(one, "HUGEINT")
+    return f"(({steps} - (({steps} % {unit}) + {unit}) % {unit}) // {unit})"
+
+
+def _whole_type(scale: int, *scalars: Scalar) -> str:
+    """An integer type that holds values in units of their last decimal."""
+    ends = [end for each in scalars for end in (each.domain.low, each.domain.high)]
+    known = [abs(end) * 10**scale for end in ends if end is not None]
+    return "BIGINT" if len(known) == len(ends) and max(known) < 1 << 60 else "HUGEINT"
 
 
 def _call(call: Call, function: str, arguments: tuple[Scalar, ...], printed: list[str]) -> str:
@@ -112,6 +216,12 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], printed: lis
             return f"TRY_CAST({printed[0]} AS BIGINT)"
         case "concat":
             return f"(({' || '.join(printed)}) COLLATE C)"
+        case "length":
+            length = f"CAST(LENGTH({printed[0]}) AS BIGINT)"
+            if call.domain.high is None:
+                return length
+            most = integer(int(call.domain.high), "BIGINT")
+            return f"(CASE WHEN {length} > {most} THEN {most} ELSE {length} END)"
         case "part":
             return f"CAST(EXTRACT({_word(arguments[0])} FROM {printed[1]}) AS BIGINT)"
         case "trunc" if _word(arguments[0]) == "week":

@@ -61,6 +61,12 @@ class Found:
     kind: Kind | None
 
 
+def scale_of(column: Found) -> int | None:
+    """How many decimals a column has; None if it is a double, or no number."""
+    decimal = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", column.engine_type)
+    return int(decimal[1]) if decimal else 0 if column.kind == "integer" else None
+
+
 class DuckDB:
     """A DuckDB file, and the only place that runs anything in it."""
 
@@ -131,6 +137,13 @@ class DuckDB:
                     f"{table.name}.{column.name} is {real.engine_type} in the database, which is not "
                     f"{column.kind}. To go on, {advice}: {where}."
                 )
+
+    def scales(self) -> dict[tuple[str, str], int]:
+        """How many decimals the columns have that are no doubles."""
+        found = {
+            (table, each.name): scale_of(each) for table, columns in self.schema().items() for each in columns
+        }
+        return {name: scale for name, scale in found.items() if scale is not None}
 
     def keys(self, table: str, column: str, kind: Kind) -> tuple[Value, ...]:
         """The distinct values of a column of a *public* table, sorted."""
@@ -342,6 +355,9 @@ class Prepared(DuckDB):
         self._policy, self._original, self.copy = policy, original, Copy.of(policy)
         self._version = original.state()
         super().__init__(policy.prepared)
+
+    def scales(self) -> dict[tuple[str, str], int]:
+        return self._original.scales()  # numbers are doubles in the copy
 
     def check_version(self) -> None:
         if self._original.state() != self._version:

@@ -15,7 +15,7 @@ from sfumato.queries.expressions import Call, fields, parts_of
 from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
 from sfumato.queries.rows import numbers_of
 from sfumato.sources.copy import UNIT
-from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar_text
+from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar_text, steps_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,7 +268,8 @@ def _among(among: Among, needed: set[Field], copy: Copy | None) -> Rows:
         subject, listed_ = scalar_text(among.value, rows.column), scalar_text(among.other_value, other.column)
         if among.value.domain.kind != among.other_value.domain.kind:
             subject, listed_ = f"CAST({subject} AS DOUBLE)", f"CAST({listed_} AS DOUBLE)"
-    other.conditions.append(f"{listed_} IS NOT NULL")
+    if among.value is None or not among.negated:  # x NOT IN (..., NULL) is never true
+        other.conditions.append(f"{listed_} IS NOT NULL")
     word = "NOT IN" if among.negated else "IN"
     rows.conditions.append(f"({subject} {word} ({_select([listed_], other)}))")
     return rows
@@ -292,6 +293,12 @@ def _folded(fold: Folded, rows: Rows) -> str:
             return f"BOOL_AND({text})"
     if domain.kind == "integer":
         total, factor = f"SUM(CAST({text} AS BIGINT))", ""
+    elif domain.scale is not None:
+        total = f"SUM({steps_text(fold.value, rows.column)})"
+        if fold.function == "avg":
+            count = f"NULLIF(CAST(COUNT({text}) AS DOUBLE), 0e0)"
+            return f"CAST({total} AS DOUBLE) / ({count} * {double(10.0**domain.scale)})"
+        return f"CAST({total} AS DOUBLE) / {double(10.0**domain.scale)}"
     else:
         steps = f"{text} * {double(float(Fraction(2) ** domain.exponent))}"
         total = f"SUM(CAST(FLOOR({steps}) AS BIGINT))"

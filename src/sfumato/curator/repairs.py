@@ -1,0 +1,45 @@
+"""Readings of SQL that were wrong once: their answers stay in the history, and answer nothing any more.
+
+A question whose meaning was repaired is a new one. What was stored for it before is found by no name; here it
+is recognised by its text, so that the history can say what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from sfumato.errors import QueryRefused
+from sfumato.queries.sql import parse
+
+if TYPE_CHECKING:
+    from sfumato.budget import Entry
+    from sfumato.queries.policy import Policy
+
+VERSION = "0.2.0"  # in which readings were repaired
+WRONG = f"answered under a reading repaired in version {VERSION}"
+BATCH = re.compile(r"batch of \d+: ")
+# what a text holds if it may be one of them: to read all of them again would take long
+SUSPECTS = re.compile(
+    r"left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|[-+*]|\bsum\b|avg", re.I
+)
+
+
+def was_wrong(entry: Entry, policy: Policy) -> bool:
+    """Whether an entry answered a question of this database under a reading that was repaired since."""
+    if not entry.former or entry.database != policy.name:
+        return False
+    question = entry.question
+    texts = question.partition(": ")[2].split("; ") if BATCH.match(question) else [question]
+    return any(_was_wrong(text, policy) for text in texts)
+
+
+@lru_cache(maxsize=10_000)
+def _was_wrong(text: str, policy: Policy) -> bool:
+    if not SUSPECTS.search(text.replace("(*)", "")):
+        return False
+    try:
+        return bool(parse(text, policy).repairs)
+    except QueryRefused:
+        return False
