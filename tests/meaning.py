@@ -62,6 +62,7 @@ from sfumato.queries.plan import (
     Sum,
     Weighted,
 )
+from sfumato.queries.relations import joins_of
 from sfumato.queries.sql import parse
 from sfumato.sources.duckdb import DuckDB
 
@@ -468,6 +469,9 @@ class Clean:
             tally.reasons[re.sub(r"'[^']*'|\d[\d.e+]*", "_", refusal.problem)[:90]] += 1
             return None
         tally.accepted += 1
+        if any(each.right.public and each.left.rows == 1 for each in joins_of(plan.relation)):
+            tally.reasons["a person of one row may have several partners"] += 1
+            return None
         if not plan.private_keys and plan.size > MOST_GROUPS:
             tally.reasons["so many groups take too long here"] += 1
             return None

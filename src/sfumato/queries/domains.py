@@ -427,7 +427,7 @@ def _trunc(unit: Scalar, a: Scalar) -> Domain:
 
 
 PER_DAY = {"day": 1, "hour": 24, "minute": 1440, "second": 86400}
-DAYS_IN = {"month": 28, "quarter": 84, "year": 365}
+DAYS_IN = {"month": (28, 31), "quarter": (84, 92), "year": (365, 366)}  # at least, at most
 
 
 def _difference(unit: Scalar, a: Scalar, b: Scalar) -> Domain:
@@ -441,8 +441,9 @@ def _difference(unit: Scalar, a: Scalar, b: Scalar) -> Domain:
     word = str(unit.value)
     if word in PER_DAY:
         return Domain("integer", Fraction(low * PER_DAY[word]), Fraction(high * PER_DAY[word]))
-    size = DAYS_IN[word]
-    return Domain("integer", Fraction(low // size - 1), Fraction(-(-high // size) + 1))
+    fewest, most = DAYS_IN[word]
+    low, high = low // (fewest if low < 0 else most) - 1, -(-high // (most if high < 0 else fewest)) + 1
+    return Domain("integer", Fraction(low), Fraction(high))
 
 
 def _to_date(a: Scalar) -> Domain:

@@ -472,6 +472,9 @@ def once_wrong(found: Scalar) -> str | None:
             return "decimals"
         case Call("to decimal" | "to single"):
             return "casts"
+        case Call("diff", (Constant("month" | "quarter" | "year"), *_), domain):
+            ends = domain.low or 0, domain.high or 0  # where all are of one sign, some were left out
+            return "months between dates" if ends[0] >= -1 or ends[1] <= 1 else None
         case Call("length", _, domain) if domain.high is not None:
             return "lengths"
     return None
