@@ -13,6 +13,7 @@
     │   └── PromiseBroken     there is budget left, but a promise of the owner would be broken
     ├── LedgerError           the ledger file cannot be used
     ├── SourceError           the database cannot be opened, or does not fit the policy
+    │   └── NotRead           the owner has not read the files through as they are: nothing was spent
     ├── AccessDenied          a server does not know who asks, or does not let her do that
     ├── TooMany               a server is asked too much at once: when to ask again
     ├── Stopped               too many answers of hers came late or failed; the owner must look
@@ -40,6 +41,7 @@ __all__ = [
     "KeyReused",
     "LedgerError",
     "MissingBound",
+    "NotRead",
     "PolicyError",
     "PromiseBroken",
     "QueryFailed",
@@ -179,6 +181,18 @@ class LedgerError(SfumatoError):
 
 class SourceError(SfumatoError):
     """The database cannot be opened, or does not fit the policy."""
+
+
+class NotRead(SourceError):
+    """The owner has not read the files through as they are. It never says why: the reason may be a value."""
+
+    def __init__(self, path: str, policy: str) -> None:
+        self.path, self.policy = path, policy
+        super().__init__(
+            f"the files in {path} have not been read through as they are now, so new questions are not "
+            "answered from them. Nothing was charged; earlier questions are still repeated. The owner reads "
+            f"them once, and again when they change: sfumato check --read {policy}"
+        )
 
 
 class AccessDenied(SfumatoError):

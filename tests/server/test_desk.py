@@ -324,8 +324,8 @@ def test_files_that_come_and_go_are_seen(tmp_path: Path, prepared: bool) -> None
         rows = f"(SELECT * REPLACE (patient_id + {since} AS patient_id) FROM patients) TO '{folder / name}'"
         with duckdb.connect(str(tmp_path / "hospital.duckdb"), read_only=True) as connection:
             connection.execute(f"COPY {rows} (FORMAT parquet)")
-        if prepared:
-            duckdb_source.prepare(policies.load(policy))
+        make = duckdb_source.prepare if prepared else duckdb_source.read
+        make(policies.load(policy))
 
     put("a.parquet", 0)
     made = desk(policy, deadlines=False)
@@ -336,6 +336,9 @@ def test_files_that_come_and_go_are_seen(tmp_path: Path, prepared: bool) -> None
     assert abs(counted(made, ana) - 4000) < 50
     for name in ("a.parquet", "b.parquet"):
         (folder / name).unlink()
+        if not prepared:  # until the owner has read them, there is one refusal, and it is free
+            with pytest.raises(sf.NotRead, match="sfumato check --read"):
+                asyncio.run(made.ask(ana, Wanted(f"{COUNT} WHERE age > 77", epsilon="1")))
         put(f"new {name}", ord(name[0]))
         made.database.data_changed()
         counted(made, ana)

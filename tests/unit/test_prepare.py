@@ -20,7 +20,7 @@ from sfumato.errors import SourceError
 from sfumato.queries import forms
 from sfumato.queries import policy as policies
 from sfumato.sources import prepare as writing
-from sfumato.sources.duckdb import prepare
+from sfumato.sources.duckdb import prepare, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -364,6 +364,7 @@ def test_parquet_can_be_prepared(tmp_path: Path) -> None:
     declared = policies.load(policy)
     prepare(declared)
     copied, tables = sf.open(policy), plain(policy)
+    read(tables.policy)
     for sql in QUESTIONS[:-1]:
         assert answer(copied.sql(sql, epsilon=1)) == answer(tables.sql(sql, epsilon=1)), sql
     assert forms.policy(replace(declared, prepared=None)) == forms.policy(declared)

@@ -195,17 +195,30 @@ def explain(
 
 @main.command()
 @POLICY
+@click.option("--read", is_flag=True, help="Read Parquet files through; needed before they are asked.")
 @JSON
-def check(policy: str, as_json: bool) -> None:
-    """Check a policy: its text, its tables and types, its ledger. Reads no row about a person."""
+def check(policy: str, read: bool, as_json: bool) -> None:
+    """Check a policy: its text, its tables and types, its ledger. Reads no row about a person.
+
+    With --read it reads every declared column of Parquet files, since one value that cannot be read would
+    make questions fail, and tell that it is there. It says which file and column, and no value; that they
+    were read is noted beside the policy. Needed once, and again when files or declared columns change.
+    """
+    reading = import_module("sfumato.cli.reading")  # it needs the engine
+    if read:
+        reading.read(policy, as_json)
     database = sf.open(policy)
     tables = [table for table in database.policy.tables if not table.public]
+    is_read = reading.is_read(database.policy)
     if as_json:
         names = [table.name for table in database.policy.tables]
         kept = database.standing.as_dicts()
-        print_json({"ok": True, "name": database.policy.name, "tables": names, "promises": kept})
+        facts = {"ok": True, "name": database.policy.name, "tables": names, "promises": kept}
+        print_json({**facts, "read": is_read})
         return
     click.secho(f"{policy} is right.", fg="green")
+    if is_read is not None:
+        click.echo(reading.told(policy, is_read))
     click.echo(repr(database))
     for line in database.standing.text():
         click.echo(line)

@@ -30,6 +30,7 @@ from sfumato.errors import (
     InvalidParameter,
     KeyReused,
     LedgerError,
+    NotRead,
     PolicyError,
     QueryFailed,
     ServerError,
@@ -688,9 +689,11 @@ class _Retried:
 
 
 def has_changed(database: Database) -> bool:
-    """Whether the data changed since they were opened."""
+    """Whether the data changed since they were opened; refused if the owner has to read them first."""
     try:
         database.check_version()
+    except NotRead:
+        raise  # opening them anew would not help
     except SourceError:
         return True
     return False

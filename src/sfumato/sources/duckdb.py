@@ -7,10 +7,8 @@ These are second walls: the first is that the analyst's text never comes here (l
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from sfumato.errors import SourceError, nearest
+from sfumato.errors import NotRead, SourceError, nearest
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
+from sfumato.sources import reading
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
-from sfumato.sources.prepare import write
+from sfumato.sources.prepare import sweep, write
 from sfumato.sources.printing import Answer, arrange, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from sfumato.queries.declared import Kind, Table, Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+    from sfumato.sources.reading import Files, Look, Note, Part, Progress
 
 _SETTINGS = {
     "enable_external_access": "false",
@@ -47,6 +47,12 @@ Seen = tuple[tuple[str, int, int, int], ...]  # files: their inodes, sizes and t
 _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
 State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
+# Which rows of a Parquet file are read must not be decided by what its footer says of others: floats are
+# stored there without NaN, and bloom filters tell 0 from -0, so that one row could bring back many others.
+_PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
+_PARQUET = "hive_partitioning = false"  # columns are what the files hold, not what folders are called
+if duckdb.__version__ != "1.3.0":  # which takes every float for one that can be NaN, and has no such option
+    _PARQUET += ", can_have_nan = true"
 _INTEGERS = re.compile(
     r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
 )  # UHUGEINT has no wider type to compare in
@@ -157,7 +163,7 @@ class DuckDB:
         # Python has no date outside these years, and none that is infinite
         sane = f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
         sql = f"SELECT DISTINCT {field} FROM {quoted(table)} AS t WHERE {field} IS NOT NULL{sane} ORDER BY 1"
-        return tuple(row[0] for row in self._cursor().execute(sql).fetchall())
+        return tuple(row[0] for row in self._public(table, sql))
 
     def counted(
         self, table: str, columns: tuple[tuple[str, Kind], ...]
@@ -177,8 +183,18 @@ class DuckDB:
         for field, (_, kind) in zip(named, columns, strict=True):
             known += f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
         sql = f"SELECT {', '.join(named)}, COUNT(*) FROM {quoted(table)} AS t WHERE {known} GROUP BY ALL"
-        rows = self._cursor().execute(f"{sql} ORDER BY ALL").fetchall()
+        rows = self._public(table, f"{sql} ORDER BY ALL")
         return tuple((tuple(row[:-1]), int(row[-1])) for row in rows)
+
+    def _public(self, table: str, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._cursor().execute(sql).fetchall()
+        except duckdb.Error as error:
+            kind = type(error).__name__
+            raise SourceError(
+                f"the public table {table!r} of {self.path} cannot be read by DuckDB ({kind}). Nothing was "
+                "charged. Of Parquet files this says which: sfumato check --read POLICY"
+            ) from None
 
     # The secret ---------------------------------------------------------------------------------------
 
@@ -200,7 +216,7 @@ class DuckDB:
                 return [cursor.execute(sql).fetchall() for sql in printed]
 
         def unchanged(results: list[list[tuple[Any, ...]]]) -> Answer:
-            if _states(name for name, *_ in self._seen) != self._seen:
+            if not self._is_current():
                 raise SourceError("the files changed")  # inside a Secret: nobody sees more than a failure
             return arrange(plan, results)
 
@@ -212,6 +228,12 @@ class DuckDB:
 
     def check_version(self) -> None:
         """Refuse to answer from data that are known to be of yesterday: from files that were replaced."""
+        self._check_same()
+
+    def _is_current(self) -> bool:
+        return _states(name for name, *_ in self._seen) == self._seen
+
+    def _check_same(self) -> None:
         if self._now() != self._seen:
             raise SourceError(
                 f"{self.path} was replaced, changed or removed since it was opened. Nothing more was "
@@ -240,6 +262,14 @@ class DuckDB:
             raise SourceError(f"{self.path} cannot be found any more. Nothing was charged.") from None
         return [(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in states]
 
+    def check_values(self) -> None:
+        """Refuse values that do not fit into a copy; a table has columns of one type, so all do."""
+
+    def troubles(self, progress: Progress) -> list[str]:
+        """What of the data cannot be read; a file of DuckDB's holds nothing that it cannot."""
+        del progress
+        return []
+
     def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
         """An engine that reads the tables and writes a new file."""
         return _guarded(_attach(self.path, beside=target), self.path)
@@ -262,7 +292,7 @@ class DuckDB:
 
     def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         if plain:
-            self.check_version()  # it must be the same file
+            self._check_same()
             return _guarded(_attach(self.path, plain=True), self.path)
         self._seen = self._now()
         self._is_another = _FIRST.setdefault(str(self._place), self._seen) != self._seen
@@ -277,32 +307,100 @@ class DuckDB:
 class Parquet(DuckDB):
     """A folder of Parquet files: table NAME is NAME.parquet, or all .parquet files of the folder NAME.
 
-    The files are read in place by an engine in memory that can reach this folder and nothing else.
+    The files are read in place by an engine in memory that can reach this folder and nothing else. They are
+    asked only if they have the same columns, and if the owner has read them through as they are.
     """
 
-    def __init__(self, path: Path, tables: tuple[str, ...]) -> None:
-        self._tables = tables
-        super().__init__(path)
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._looks: dict[str, Look] = {}
+        self._footers: dict[tuple[str, int, int, int, int], str] = {}
+        self._noted: tuple[Seen, Note | None] = ((), None)
+        super().__init__(policy.database)
+
+    # Public facts -------------------------------------------------------------------------------------
 
     def schema(self) -> dict[str, tuple[Found, ...]]:
-        found: dict[str, tuple[Found, ...]] = {}
-        for table in self._tables:
-            rows = self._cursor().execute(f"DESCRIBE SELECT * FROM {quoted(table)}").fetchall()
-            found[table] = tuple(Found(row[0], row[1], _kind(row[1])) for row in rows)
-        return found
+        return {table: _found(look.parts[0].columns) for table, look in self._looks.items()}
+
+    def check(self, policy: Policy) -> None:
+        super().check(policy)
+        for look in self._looks.values():
+            reading.check_alike(look, policy.file)
 
     def files(self) -> list[Path]:
-        return [file for table in self._tables for file in self._files(table)]
+        return [file for table in self._policy.tables for file in reading.files_of(self._place, table.name)]
+
+    # Whether the owner has read them ------------------------------------------------------------------
+
+    def check_version(self) -> None:
+        """Refuse files that the owner did not read through as they are: one refusal, whatever the reason.
+
+        If they were read, but are others than those that are open, whoever asks opens them anew.
+        """
+        if not self.is_read():
+            raise NotRead(str(self.path), self._policy.file)
+        self._check_same()
+
+    def is_read(self) -> bool:
+        """Whether the owner read all that is declared, and nothing changed since."""
+        path = reading.note_of(self._policy)
+        if (stamp := _states([str(path)])) != self._noted[0]:
+            self._noted = stamp, reading.Note.read(path, duckdb.__version__)
+        note = self._noted[1]
+        columns = {table.name: [column.name for column in table.columns] for table in self._policy.tables}
+        try:
+            return note is not None and note.covers(columns, self._as_they_are())
+        except OSError:
+            return False
+
+    def _as_they_are(self) -> Files:
+        tables = [table.name for table in self._policy.tables]
+        return reading.states_of(self._place, tables, self._footers)
+
+    def _is_current(self) -> bool:
+        return super()._is_current() and self.is_read()
+
+    def read(self, progress: Progress) -> Note:
+        """Read every value of every column that can be asked about; what fails is said to whoever reads."""
+        before = self._as_they_are()
+        troubles = self.troubles(progress)
+        if self._as_they_are() != before:
+            raise SourceError(f"files in {self.path} changed while they were read. Run it again.")
+        if troubles:
+            raise SourceError(
+                f"some files in {self.path} cannot be read through, so no new question is answered from any "
+                f"of them:{reading.listing(troubles)}\nWrite these files anew, or take the columns out of "
+                f"{self._policy.file}; then run this again."
+            )
+        return reading.Note(
+            duckdb.__version__, {name: list(look.columns) for name, look in self._looks.items()}, before
+        )
+
+    def troubles(self, progress: Progress) -> list[str]:
+        """What cannot be read, by files and columns.
+
+        It is read in an engine without optimizers, since that leaves nothing out, and since a question that
+        fails in the other one is asked again in this.
+        """
+        looks = self._looks.values()
+        return [
+            told for look in looks for told in reading.unreadable(look, _PARQUET, self._attempt, progress)
+        ]
+
+    def _attempt(self, sql: str) -> str:
+        try:
+            self._cursor(plain=True).execute(sql).fetchall()
+        except duckdb.OutOfMemoryException:
+            raise SourceError(f"there is not enough memory to read the files in {self.path}.") from None
+        except duckdb.Error as error:
+            return _trouble(error)
+        return ""
+
+    # The engine ---------------------------------------------------------------------------------------
 
     def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
         return self._opened(beside=target)
-
-    def _files(self, table: str) -> list[Path]:
-        single = self._place / f"{table}.parquet"
-        if single.is_file():
-            return [single]
-        folder = self._place / table
-        return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
 
     def _opened(self, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
         if not self.path.is_dir():
@@ -311,40 +409,125 @@ class Parquet(DuckDB):
                 "a relative path starts at the folder of the policy file."
             )
         if plain:
-            self.check_version()  # they must be the same files
+            self._check_same()
         elif beside is None:
             self._seen = self._now()
         connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
-        if beside is not None:
-            connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
-        connection.execute(f"SET allowed_directories = [{typed(str(self.path.resolve()))}]")
-        for setting in _LAST[:1]:
-            connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
-        for table in self._tables:
-            files = self._files(table)
-            if not files or table in (".", "..") or "/" in table:
-                connection.close()
-                raise SourceError(
-                    f"{self.path} has no file {table}.parquet and no folder {table} with .parquet files. "
-                    f"Correct [tables.{table}] in the policy, or put the files there."
-                )
-            listed = ", ".join(typed(str(file.resolve())) for file in files)
-            try:
-                connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * FROM read_parquet([{listed}])")
-            except duckdb.Error:
-                connection.close()
-                problem = (
-                    "cannot be read as Parquet files with the same columns. Check that they are complete."
-                )
-                raise SourceError(f"the files of {table} in {self.path} {problem}") from None
-        if plain:
-            _disable_optimizers(connection)
-        connection.execute(f"SET {_LAST[1]} = {_SETTINGS[_LAST[1]]}")
+        try:
+            if beside is not None:
+                connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
+            connection.execute(f"SET allowed_directories = [{typed(str(self.path.resolve()))}]")
+            connection.execute(f"SET {_LAST[0]} = {_SETTINGS[_LAST[0]]}")
+            for table in self._policy.tables:
+                look = self._looks[table.name] = self._look(connection, table)
+                connection.execute(f"CREATE VIEW {quoted(table.name)} AS {self._view(look)}")
+            _disable_optimizers(connection, None if plain else _PRUNING)
+            connection.execute(f"SET {_LAST[1]} = {_SETTINGS[_LAST[1]]}")
+        except SourceError:
+            connection.close()
+            raise
+        except duckdb.Error:
+            connection.close()
+            raise SourceError(f"the files in {self.path} cannot be read by DuckDB.") from None
         return connection
+
+    def _look(self, connection: duckdb.DuckDBPyConnection, table: Table) -> Look:
+        files = reading.files_of(self._place, table.name)
+        if not files:
+            raise SourceError(
+                f"{self.path} has no file {table.name}.parquet and no folder {table.name} with .parquet "
+                f"files. Correct [tables.{table.name}] in the policy, or put the files there."
+            )
+        parts = _looked(connection, files)
+        return reading.Look(table.name, self._place, tuple(parts), self._asked(table, parts))
+
+    def _asked(self, table: Table, parts: list[Part]) -> dict[str, Kind]:
+        """The columns that a question can name, of those that there are; of a public table, all."""
+        there = {name: _kind(told) for name, told in parts[0].columns.items()}
+        named: dict[str, Kind] = {c.name: c.kind for c in table.columns if c.name in there}
+        if table.public:
+            named = {name: kind for name, kind in there.items() if kind is not None} | named
+        return named
+
+    def _view(self, look: Look) -> str:
+        return look.plain(_PARQUET)
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
         del plain  # the views are in the engine itself
         return cursor
+
+
+class Mixed(Parquet):
+    """The same folder for the owner who copies it: files may store a column in several types, or not at all.
+
+    Every column gets one type, and what does not fit is said to the owner. No question is asked of it.
+    """
+
+    def schema(self) -> dict[str, tuple[Found, ...]]:
+        found = {}
+        for table, look in self._looks.items():
+            types = {name: told for part in reversed(look.parts) for name, told in part.columns.items()}
+            types |= {
+                name: reading.common_type(look.parts, name, kind) for name, kind in look.columns.items()
+            }
+            found[table] = _found(types)
+        return found
+
+    def check(self, policy: Policy) -> None:
+        DuckDB.check(self, policy)
+        for table in policy.tables:
+            reading.check_fits(self._looks[table.name], table.unit)
+
+    def check_values(self) -> None:
+        run = lambda sql: self._cursor(plain=True).execute(sql).fetchall()  # noqa: E731
+        looks = self._looks.values()
+        if found := [told for look in looks for told in reading.misfits(look, _PARQUET, run)]:
+            told = f"some values in {self.path} do not fit the one type that their column gets:"
+            raise SourceError(f"{told}{reading.listing(found)}\nNothing was written. Write these files anew.")
+
+    def _asked(self, table: Table, parts: list[Part]) -> dict[str, Kind]:
+        there = [c for c in table.columns if any(part.type_of(c.name) for part in parts)]
+        return super()._asked(table, parts) | {c.name: c.kind for c in there}
+
+    def _view(self, look: Look) -> str:
+        return reading.united(look, _PARQUET)
+
+
+def folder_schema(folder: Path) -> dict[str, tuple[Found, ...]]:
+    """The tables that a folder of Parquet files has, and the columns of their first files."""
+    with duckdb.connect(":memory:") as connection:
+        tables = {
+            table: _looked(connection, reading.files_of(folder, table)) for table in reading.tables_in(folder)
+        }
+    return {table: _found(parts[0].columns) for table, parts in tables.items()}
+
+
+def _found(types: dict[str, str]) -> tuple[Found, ...]:
+    return tuple(Found(name, told, _kind(told)) for name, told in types.items())
+
+
+def _looked(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[Part]:
+    """Files by what their footers say; or which of them has none that can be read."""
+    run = lambda sql: connection.execute(sql).fetchall()  # noqa: E731
+    try:
+        return reading.parts_of(files, _PARQUET, run)
+    except duckdb.Error:
+        for file in files:
+            try:
+                reading.parts_of([file], _PARQUET, run)
+            except duckdb.Error:
+                told = "cannot be read as a Parquet file. Nothing was charged. Check that it is complete."
+                raise SourceError(f"{file} {told}") from None
+        raise
+
+
+def _trouble(error: duckdb.Error) -> str:
+    """What an engine says about a value, without the value."""
+    if isinstance(error, duckdb.ConversionException):
+        return "values beyond the range of DuckDB's type"
+    if isinstance(error, duckdb.InvalidInputException):
+        return "text that is not UTF-8, or values that are not of their type"
+    return f"pages that DuckDB cannot read ({type(error).__name__})"
 
 
 class Prepared(DuckDB):
@@ -398,15 +581,27 @@ class Prepared(DuckDB):
 
 def source_of(policy: Policy) -> DuckDB:
     """Where the tables of a policy live, or the copy that stands for them."""
-    original = original_of(policy)
-    return original if policy.prepared is None else Prepared(policy, original)
+    if policy.prepared is not None:
+        return Prepared(policy, original_of(policy))
+    return Parquet(policy) if policy.source[0] == "parquet" else DuckDB(policy.database)
 
 
 def original_of(policy: Policy) -> DuckDB:
-    """Where the tables of a policy live."""
-    if policy.source[0] == "parquet":
-        return Parquet(policy.database, tuple(table.name for table in policy.tables))
-    return DuckDB(policy.database)
+    """Where the tables of a policy live, for whoever copies them."""
+    return Mixed(policy) if policy.source[0] == "parquet" else DuckDB(policy.database)
+
+
+def read(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path:
+    """Read the Parquet files of a policy through, and note that they were; for the owner, before questions.
+
+    If something cannot be read, the note of an earlier time is gone as well.
+    """
+    path = reading.note_of(policy)
+    path.unlink(missing_ok=True)
+    source = Parquet(policy)
+    source.check(policy)
+    source.read(progress).write(path)
+    return path
 
 
 def _states(names: Iterable[str]) -> Seen:
@@ -465,11 +660,10 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
 
 
-def _disable_optimizers(connection: duckdb.DuckDBPyConnection) -> None:
-    """All of them: none is needed for the answer."""
-    names = ",".join(
-        name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
-    )
+def _disable_optimizers(connection: duckdb.DuckDBPyConnection, some: frozenset[str] | None = None) -> None:
+    """Some of them, or all: none is needed for the answer."""
+    known = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
+    names = ",".join(name for name in known if some is None or name in some)
     connection.execute(f"SET disabled_optimizers = {typed(names)}")
 
 
@@ -512,7 +706,7 @@ def _guarded(connection: duckdb.DuckDBPyConnection, path: Path) -> duckdb.DuckDB
     return connection
 
 
-def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _name, _done: None) -> Path:
+def prepare(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path:
     """Write the copy that the policy names, whole or not at all; an older one is replaced.
 
     Whoever has the older one open goes on with it for as long as the data stay the same.
@@ -522,7 +716,11 @@ def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _nam
     original.check(policy)
     _check_target(target, policy, original)
     before = original.state()
-    _sweep(target)
+    try:
+        original.check_values()
+    except duckdb.Error as error:
+        raise _unwritten(target, original, error) from None
+    sweep(target)
     mine = f".{target.name}.{os.getpid()}."  # for our eyes alone
     with tempfile.TemporaryDirectory(prefix=mine, dir=target.parent) as folder:
         fresh = Path(folder) / target.name
@@ -538,14 +736,23 @@ def prepare(policy: Policy, progress: Callable[[str, float], None] = lambda _nam
             )
             raise SourceError(f"{target} was not written: {problem}") from None
         except duckdb.Error as error:
-            kind = type(error).__name__
-            raise SourceError(f"{target} was not written: DuckDB could not ({kind}).") from None
+            raise _unwritten(target, original, error) from None
         if original.state() != before:
             raise SourceError(f"{target} was not written: the data changed meanwhile. Run it again.")
         fresh.chmod(0o600)
         _log(target).unlink(missing_ok=True)
         fresh.replace(target)
     return target
+
+
+def _unwritten(target: Path, original: DuckDB, error: duckdb.Error) -> SourceError:
+    """Why there is no copy: to the owner, by files and columns where they can be told."""
+    told = f"{target} was not written: "
+    if found := original.troubles(lambda _name, _done: None):
+        return SourceError(
+            f"{told}some files cannot be read through:{reading.listing(found)}\nWrite them anew."
+        )
+    return SourceError(f"{told}DuckDB could not ({type(error).__name__}).")
 
 
 def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
@@ -571,24 +778,6 @@ def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
             f"{told}there is something else in its place, which was left as it is. Name another file: "
             f"prepared under [source] in {policy.file}."
         )
-
-
-def _sweep(target: Path) -> None:
-    """Remove what processes left that were killed while they prepared the same copy."""
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
-        number = left.name.removeprefix(f".{target.name}.").partition(".")[0]
-        if number.isdecimal() and not _is_running(int(number)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def _log(path: Path) -> Path:

@@ -6,7 +6,10 @@ is written in slices: nothing of it ever stands in a plain file but the copy its
 
 from __future__ import annotations
 
+import glob
 import math
+import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SourceError
@@ -18,6 +21,7 @@ from sfumato.sources.tables import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from sfumato.queries.declared import Column, Kind, Table
     from sfumato.queries.policy import Policy
@@ -125,3 +129,21 @@ def _steps(field: str, kind: Kind, grid: Grid) -> str:
 def _narrowest(most: int) -> str:
     """A type that holds it; a narrower one is divided by faster."""
     return "INTEGER" if most < 1 << 31 else "BIGINT" if most < 1 << 63 else "HUGEINT"
+
+
+def sweep(target: Path) -> None:
+    """Remove what processes left that were killed while they prepared the same copy."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        number = left.name.removeprefix(f".{target.name}.").partition(".")[0]
+        if number.isdecimal() and not _is_running(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
