@@ -25,6 +25,7 @@ test: $(READY) tools
 	$(BIN)/python benchmarks/guessing.py --smoke
 	$(BIN)/python benchmarks/server.py --smoke
 	$(BIN)/python benchmarks/deadlines.py --smoke
+	$(BIN)/python benchmarks/right.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

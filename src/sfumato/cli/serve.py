@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import sfumato as sf
+from sfumato.cli import reading
 from sfumato.cli.main import JSON, Friendly, print_json
 from sfumato.client.remote import is_near
 from sfumato.server.deadlines import UNKNOWN, deadline, size_class
@@ -102,6 +103,9 @@ def command(
         raise sf.InvalidParameter(
             "name", twice[0], "two policies have it: write another name = in one of them"
         )
+    for path, database in zip(policies, databases, strict=True):
+        if reading.is_read(database.policy) is False:
+            click.echo(f"{database.policy.name}:{reading.told(path, False)}", err=True)
     if check:
         config.context()
         found = [_check(*each, config) for each in zip(policies, databases, strict=True)]

@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter, PolicyError, SourceError
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import policy as policies
 from sfumato.queries.policy import MOST_ROWS
-from sfumato.sources.duckdb import DuckDB, Found
+from sfumato.sources.duckdb import DuckDB, Found, folder_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Answers:
 
 
 @click.command("init", cls=Friendly)
-@click.argument("database", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("database", type=click.Path(path_type=Path))
 @click.option("--policy", "-p", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
 @click.option("--epsilon", "-e", metavar="E", help="The whole budget of the database.")
 @click.option("--unit", multiple=True, metavar="TABLE=COLUMN", help="Whom a row belongs to, or TABLE=row.")
@@ -63,7 +63,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write a commented policy for DATABASE from its schema.
+    """Write a commented policy for DATABASE, a DuckDB file or a folder of Parquet files, from its schema.
 
     What the options do not say is asked, if somebody is there to answer; otherwise it is left as a comment
     to fill in. Bounds and keys come from you, never from the data: a bound read from the data would tell
@@ -80,7 +80,10 @@ def command(
         )
     if not database.exists():
         raise SourceError(f"there is no database file {database}. Nothing was written.")
-    schema = DuckDB(database).schema()
+    schema = folder_schema(database) if database.is_dir() else DuckDB(database).schema()
+    if not schema and database.is_dir():
+        told = f"{database} has no .parquet files, nor folders with such files. Nothing was written."
+        raise SourceError(told)
     answers = Answers(
         units=_pairs("--unit", unit),
         rows=_pairs("--rows", rows),
@@ -104,7 +107,8 @@ def command(
     click.secho(f"wrote {target}", fg="green")
     for point in open_points:
         click.echo(f"  still open: {point}")
-    click.echo(f"next: sfumato check {target}")
+    read = "--read " if database.is_dir() else ""
+    click.echo(f"next: sfumato check {read}{target}")
 
 
 def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> str:
@@ -115,10 +119,10 @@ def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]],
         source = database.resolve()
     lines = [
         "# A Sfumato policy. Everything in this file is public; nothing in it was read from the data.",
-        "# Check it with: sfumato check " + target.name,
+        f"# Check it with: sfumato check {'--read ' if database.is_dir() else ''}{target.name}",
         "",
         "[source]",
-        f"duckdb = {_toml(str(source))}",
+        f"{'parquet' if database.is_dir() else 'duckdb'} = {_toml(str(source))}",
         "",
         "[budget]",
         "# The whole budget of this database, for all analysts together. It does not come back.",
