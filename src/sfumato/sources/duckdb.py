@@ -47,11 +47,12 @@ Seen = tuple[tuple[str, int, int, int], ...]  # files: their inodes, sizes and t
 _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
 State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
-# Which rows of a Parquet file are read must not be decided by what its footer says of others: floats are
-# stored there without NaN, and bloom filters tell 0 from -0, so that one row could bring back many others.
+# Whether a row of a Parquet file is looked at is not left to what its footer says about other people's rows.
 _PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
 _PARQUET = "hive_partitioning = false"  # columns are what the files hold, not what folders are called
-if duckdb.__version__ != "1.3.0":  # which takes every float for one that can be NaN, and has no such option
+# Footers leave NaN out: without this, one large value brings back all rows of NaN that it stands beside.
+# DuckDB 1.3.0 always reads so, and has no such option.
+if duckdb.__version__ != "1.3.0":
     _PARQUET += ", can_have_nan = true"
 _INTEGERS = re.compile(
     r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
