@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+from tests.support import children
 
 from sfumato.server.people import People
 
@@ -141,10 +142,7 @@ class Server:
 
     def workers(self) -> list[int]:
         """The processes that answer."""
-        told = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True
-        )
-        return [int(line) for line in told.stdout.split()]
+        return children(self.process.pid)
 
     def stop(self) -> int:
         """Stop it as a system does."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,26 +86,28 @@ def example(name: str) -> ModuleType:
 
 
 def children(process: int) -> list[int]:
-    """From /proc: pgrep is not on every machine."""
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                text = (each / "stat").read_text(encoding="utf-8")
-            except OSError:  # gone meanwhile
-                continue
-            if int(text.rsplit(")", 1)[1].split()[1]) == process:
-                found.append(int(each.name))
-    return found
+    """The processes that a process started, those too that ended and were not waited for yet.
+
+    From /proc: a bare machine has neither `ps` nor `pgrep`.
+    """
+    everybody = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal())
+    return sorted(each for each in everybody if (state := _state(each)) and state[1] == process)
 
 
 def is_running(process: int) -> bool:
+    """Whether a process is there, and not only its exit code."""
+    state = _state(process)
+    return state is not None and state[0] not in "ZX"
+
+
+def _state(process: int) -> tuple[str, int] | None:
+    """The letter of a process's state and its parent; None if it is gone, maybe since just now."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{process}/stat", encoding="utf-8") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    letter, parent = text.rsplit(")", 1)[1].split()[:2]  # a name may hold spaces and brackets
+    return letter, int(parent)
 
 
 INF, NAN = float("inf"), float("nan")

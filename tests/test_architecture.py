@@ -5,16 +5,22 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import sfumato as sf
 from sfumato import mechanisms
 from sfumato.budget import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sfumato"
@@ -189,18 +195,66 @@ def test_no_blanket_exception_carries_on() -> None:
                     assert path in allowed, path
 
 
+# Which programs may be started ------------------------------------------------------------------------
+
+PROGRAMS = {"git"}  # not needed: a clone has it, and without it the tests look at the files that lie here
+STARTS = re.compile(
+    r"subprocess\.\w+|asyncio\.create_subprocess_\w+|os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)"
+    r"|pty\.spawn|shutil\.which|program"
+)
+
+
+def started(act: ast.AST) -> Iterator[str]:
+    """The programs that a function starts, or looks for, by name."""
+    given = defaultdict[str, list[ast.expr]](list)  # the command may have been written down before
+    for node in ast.walk(act):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                given[ast.unparse(target)].append(node.value)
+    for node in ast.walk(act):
+        if isinstance(node, ast.Call) and node.args and STARTS.fullmatch(ast.unparse(node.func)):
+            for first in (node.args[0], *given[ast.unparse(node.args[0])]):
+                command = first.elts[0] if isinstance(first, (ast.List, ast.Tuple)) and first.elts else first
+                if isinstance(command, ast.Constant) and isinstance(command.value, str):
+                    yield command.value.split()[0]
+
+
+def test_every_program_that_is_started_by_name_is_one_that_make_installs() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installed = {*re.findall(r"command -v (\w+) >", makefile), "java"}  # java comes with javac
+    folders = ("src", "tests", "examples", "benchmarks", "docs")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    acts = [(act, file) for file in files for act in ast.walk(parsed(file)) if isinstance(act, kinds)]
+    found = {name: file for act, file in acts for name in started(act)}
+    assert {"psql", "javac", "java", "git"} <= set(found)  # it sees what is there
+    allowed = installed | PROGRAMS | {"sfumato"}
+    assert set(found) <= allowed, {name: file for name, file in found.items() if name not in allowed}
+
+
 # What may stand in a tracked file --------------------------------------------------------------------
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
-    )
-    names = listed.stdout.split("\n") if listed.returncode == 0 else []
+    """The files of the project; without git, or where there is no repository, those that lie here."""
+    names: list[str] = []
+    if shutil.which("git"):
+        asked = ["git", "ls-files", "-co", "--exclude-standard"]
+        names = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
     found = [ROOT / name for name in names if name and (ROOT / name).is_file()]
-    return found or [p for p in ROOT.rglob("*") if p.is_file() and ".venv" not in p.parts]
+    return found or [p for p in ROOT.rglob("*") if p.is_file() and not MADE & set(p.parts)]
 
 
+MADE = {
+    ".git",
+    ".venv",
+    ".peers",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".hypothesis",
+    "__pycache__",
+}
 # spelled in pieces, so that this file does not contain what it looks for
 HOSTS = ["pypi" + ".org", "pythonhosted" + ".org", "registry.npmjs" + ".org", "deb.debian" + ".org"]
 PATHS = re.compile(r"(?<![\w.])/(?:home|root|work|Users|opt|tmp)/[\w.]+")

@@ -88,7 +88,7 @@ def test_an_input_with_a_default_is_given_all_the_same() -> None:
 
 def test_a_subject_with_processes_of_its_own_leaves_none() -> None:
     def forking() -> Any:
-        child = subprocess.Popen(["sleep", "60"])
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         return lambda _: child.pid * 0
 
     with Room(Fresh(forking), cores=2) as room:
