@@ -21,7 +21,7 @@ import sfumato as sf
 from sfumato.queries import policy as policies
 from sfumato.server import owner
 from sfumato.server.access import AccessLog
-from sfumato.server.desk import FORMS, MEASURES, PATIENT, Caller, Desk, Settings, Shown, Wanted
+from sfumato.server.desk import ASKING, FORMS, MEASURES, PATIENT, Caller, Desk, Settings, Shown, Wanted
 from sfumato.server.people import People
 from sfumato.server.values import _array, read
 from sfumato.sources import duckdb as duckdb_source
@@ -55,42 +55,196 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_what_takes_long_is_done_in_turn_and_keeps_its_turn_when_nobody_waits(tmp_path: Path) -> None:
     made = desk(hospital(tmp_path))
     ana, bob = caller(made), caller(made, "bob")
-    running: list[int] = []
-    most: list[int] = []
+    go, running, most = threading.Event(), list[int](), list[int]()
 
     def slow() -> None:
         running.append(1)
         most.append(len(running))
-        time.sleep(0.3)
+        go.wait()
         running.pop()
 
     async def both() -> None:
         asked = [asyncio.create_task(made.in_turn(ana, slow)) for _ in range(5)]
-        await asyncio.sleep(0.02)
+        await settled()
         for each in asked[:3]:
             each.cancel()
-        await made.in_turn(bob, time.sleep, 0)
-        assert len(most) < 5  # bob does not wait for ana's five
+        await made.in_turn(bob, time.sleep, 0)  # does not wait for ana's
+        go.set()
         await asyncio.gather(*asked, return_exceptions=True)
-        assert await made.finish(10) == 0
+        assert await made.finish(60) == 0
 
     asyncio.run(both())
     assert max(most) == 1
-    assert len(most) == 5
+    assert len(most) == 3  # the one that ran went on to its end; two that waited left the line
 
 
-def test_too_many_that_wait_are_refused_but_not_what_is_paid_for(tmp_path: Path) -> None:
-    made = desk(hospital(tmp_path))
+class Held:
+    """Ana's turn, taken until it is let go: whatever she asks for waits."""
+
+    def __init__(self, made: Desk, who: Caller) -> None:
+        self._begun, self._go = threading.Event(), threading.Event()
+        self._task = asyncio.create_task(made.in_turn(who, self._hold))
+
+    def _hold(self) -> None:
+        self._begun.set()
+        self._go.wait()
+
+    async def __aenter__(self) -> None:
+        while not self._begun.is_set():
+            await asyncio.sleep(0.001)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._go.set()
+        await self._task
+
+
+async def settled() -> None:
+    """Everything that could begin has begun, and waits for a thread."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_too_many_free_things_that_wait_are_refused_but_nothing_else(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False)
     ana = caller(made)
 
     async def many() -> None:
-        waiting = [asyncio.create_task(made.in_turn(ana, time.sleep, 0.001)) for _ in range(PATIENT)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        with pytest.raises(sf.TooMany):
-            await made.in_turn(ana, time.sleep, 0)
-        await made.in_turn(ana, time.sleep, 0, paid=True)
+        free = [Wanted(f"{COUNT} WHERE age > {n}", epsilon="1") for n in range(PATIENT)]
+        async with Held(made, ana):
+            waiting: list[Any] = [asyncio.create_task(made.explain(ana, each)) for each in free]
+            await settled()
+            with pytest.raises(sf.TooMany, match="64 things that 'ana' asked for are waiting"):
+                await made.budget(ana)
+            waiting += [asyncio.create_task(made.ask(ana, WANTED))]
+            waiting += [asyncio.create_task(made.look(ana, lambda: 1))]
+            left = asyncio.create_task(made.in_turn(ana, time.sleep, 60))
+            await settled()
+            left.cancel()  # in the line: it is never done
         await asyncio.gather(*waiting)
+        await made.budget(ana)
+
+    asyncio.run(many())
+
+
+def test_what_was_released_is_never_refused_because_much_is_waiting(tmp_path: Path) -> None:
+    """A new worker, which knows nothing yet, is asked for more at once than may wait of free things."""
+    policy, many = hospital(tmp_path), PATIENT + 20
+    asked = [Wanted(f"{COUNT} WHERE age > {n}", epsilon="0.1") for n in range(many)]
+    database = sf.open(policy)
+    for each in asked:
+        database.sql(each.sql, epsilon="0.1").release()
+    spent = database.ledger.spent
+    made = desk(policy, deadlines=False)
+    ana = caller(made)
+
+    async def all_at_once() -> list[Shown]:
+        async with Held(made, ana):
+            free = [Wanted(f"{COUNT} WHERE age < {n}", epsilon="0.1") for n in range(PATIENT)]
+            waiting = [asyncio.create_task(made.explain(ana, each)) for each in free]
+            releases = [asyncio.create_task(made.ask(ana, each)) for each in asked]
+            await settled()
+        await asyncio.gather(*waiting)
+        return await asyncio.gather(*releases)
+
+    found = asyncio.run(all_at_once())
+    assert len(found) == many
+    assert all(shown.release.cost.amount == 0 for shown in found)
+    assert made.database.ledger.spent == spent
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["plain", "with keys"])
+def test_who_asks_the_same_new_question_meanwhile_waits_for_the_one_that_runs(
+    tmp_path: Path, keys: bool
+) -> None:
+    made = desk(hospital(tmp_path), pace=2.0, running=1)
+    ana = caller(made)
+
+    async def all_at_once() -> list[Shown]:
+        return await asyncio.gather(*(made.ask(ana, WANTED, f"key {n}" * keys) for n in range(PATIENT + 20)))
+
+    found = asyncio.run(all_at_once())
+    assert sum(shown.release.cost.amount for shown in found) == 1
+    assert {shown.release.rows()[0]["n"] for shown in found} == {found[0].release.rows()[0]["n"]}
+    assert made.database.ledger.spent.amount == 1
+    assert not made._begun
+    assert not made._turns._common
+
+
+def test_who_waits_for_the_same_is_refused_with_it(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path, epsilon="0.5"), running=1)
+    ana = caller(made)
+
+    async def all_at_once() -> list[Any]:
+        one = await asyncio.gather(*(made.ask(ana, WANTED) for _ in range(20)), return_exceptions=True)
+        batches = (made.batch(ana, [WANTED]) for _ in range(20))
+        return [*one, *await asyncio.gather(*batches, return_exceptions=True)]
+
+    assert {type(each) for each in asyncio.run(all_at_once())} == {sf.BudgetExceeded}
+    assert made.database.ledger.spent.amount == 0
+
+
+def test_what_is_stored_is_answered_while_as_much_runs_as_may(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False, running=1, threads=1)
+    ana, go = caller(made), threading.Event()
+
+    async def while_one_runs() -> tuple[Any, ...]:
+        first = await made.ask(ana, WANTED), await made.batch(ana, [WANTED])
+        made._engine.submit(go.wait)  # the only thread
+        running = asyncio.create_task(made.ask(ana, Wanted(f"{COUNT} WHERE age > 50", epsilon="1")))
+        while not made._running:
+            await asyncio.sleep(0.001)
+        again = (
+            await made.ask(ana, WANTED),
+            await made.ask(ana, WANTED, "a new key"),
+            await made.batch(ana, [WANTED]),
+            await made.batch(ana, [WANTED], key="another"),
+        )
+        assert not running.done()
+        with pytest.raises(sf.TooMany, match="1 new questions of 'ana' are running"):
+            await made.ask(ana, Wanted(f"{COUNT} WHERE age > 51", epsilon="1"))
+        go.set()
+        await running
+        return *first, *again
+
+    one, both, again, keyed, batch, batch_keyed = asyncio.run(while_one_runs())
+    assert again.release.rows() == keyed.release.rows() == one.release.rows()
+    assert batch[0].rows() == batch_keyed[0].rows() == both[0].rows()
+
+
+def test_one_person_waits_for_so_many_releases_at_most(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path), deadlines=False)
+    ana, bob = caller(made), caller(made, "bob")
+
+    async def many() -> None:
+        async with Held(made, ana):
+            waiting = [asyncio.create_task(made.ask(ana, WANTED)) for _ in range(ASKING)]
+            await settled()
+            with pytest.raises(sf.TooMany, match=f"{ASKING} releases that 'ana' asked for are waiting"):
+                await made.ask(ana, WANTED)
+            await made.ask(bob, WANTED)
+            for each in waiting[1:]:
+                each.cancel()
+            await settled()
+            waiting[1] = asyncio.create_task(made.ask(ana, WANTED))  # whoever left made room
+            await settled()
+        await asyncio.gather(*waiting[:2])
+
+    asyncio.run(many())
+
+
+def test_what_is_longer_than_any_question_is_counted(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path))
+    ana = caller(made)
+    huge = [Wanted(f"{COUNT} WHERE age > {n}{' ' * 50_000}", epsilon="1") for n in range(PATIENT + 1)]
+
+    async def many() -> None:
+        async with Held(made, ana):
+            waiting = [asyncio.create_task(made.ask(ana, each)) for each in huge[:-1]]
+            await settled()
+            with pytest.raises(sf.TooMany):
+                await made.ask(ana, huge[-1])
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(each) for each in found} == {sf.SyntaxRefused}
 
     asyncio.run(many())
 

@@ -19,7 +19,7 @@ import os
 import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
@@ -40,10 +40,12 @@ from sfumato.errors import (
     TooMany,
     Unsupported,
 )
+from sfumato.queries.sql import LONGEST
 from sfumato.server import owner
 from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
+from sfumato.server.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -64,6 +66,7 @@ BUDGETS = 50  # that are remembered
 LONGEST_KEY = 200
 FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
 PATIENT = 64  # free things of a person that wait for their turn
+ASKING = 400  # releases that a person waits for, so that there are connections left for others
 HEAVY = 16  # things that wait for their turn because they take long
 MEASURES = 100  # of a question, or of a batch
 WAITING = 64  # new questions that wait for a thread
@@ -101,6 +104,11 @@ class Wanted:
     def key(self) -> tuple[Any, ...]:
         """What it is remembered by; 1 and True are equal, and not the same."""
         return self.sql, self.epsilon, self.rho, self.delta, self.tune, repr(self.parameters)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes more memory than any question that can be read."""
+        return len(self.sql) + len(repr(self.parameters)) > 2 * LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +175,10 @@ class _Outdated(Exception):
     """The data changed since they were opened, and are open anew."""
 
 
+class _Meanwhile(Exception):
+    """Somebody was asking the same: what came of it is stored."""
+
+
 class Bucket:
     """So many things a second, and twice as many at once."""
 
@@ -197,15 +209,16 @@ class Desk:
         self._heavy = ThreadPoolExecutor(1, "heavy")  # password hashes, suggestions
         self._heavy_waiting = 0
         self._catalog = ThreadPoolExecutor(2, "catalog")
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = Turns()
         self._waiting: Counter[str] = Counter()
+        self._asking: Counter[str] = Counter()
+        self._begun: dict[Any, asyncio.Task[Any]] = {}  # new questions that run, by who asked what
         self._questions: Recent[Question] = Recent(KNOWN)
         self._shown: Recent[tuple[tuple[int, int], Shown]] = Recent(STORED)
         self._budgets: Recent[tuple[tuple[int, int], dict[str, Any]]] = Recent(BUDGETS)
         self._buckets: dict[str, Bucket] = {}
         self._running: Counter[str] = Counter()
         self._guesses: dict[str, list[float]] = defaultdict(list)
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._opening = asyncio.Lock()
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
         self._stamp = self._look()
@@ -268,9 +281,9 @@ class Desk:
         return await self._noting(caller, "explain", self._explain(caller, wanted), wanted.sql)
 
     async def _explain(self, caller: Caller, wanted: Wanted) -> Explanation:
-        question = await self.question(caller, wanted)
+        question = await self.question(caller, wanted, counted=True)
         view = question.database.on_behalf_of(caller.person.name)
-        return await self.in_turn(caller, replace(question, database=view).explain)
+        return await self.in_turn(caller, replace(question, database=view).explain, counted=True)
 
     async def in_turn(
         self,
@@ -278,42 +291,34 @@ class Desk:
         act: Callable[..., T],
         *arguments: Any,
         pool: ThreadPoolExecutor | None = None,
-        paid: bool = False,
+        counted: bool = False,
     ) -> T:
         """Do something free that may take long: one thing of a person at a time, so that others get theirs.
 
-        Whoever stops waiting does not make room: what runs keeps its turn until it is done. What is part of a
-        release that was paid for is never refused.
+        Whoever stops waiting does not make room: what runs keeps its turn until it is done. What is counted
+        is refused when too much waits. What belongs to a release or to a session of the wire door is not:
+        their number is limited.
         """
-        who = caller.person.name
-        if self._waiting[who] >= PATIENT and not paid:
-            raise TooMany(f"{PATIENT} things that {who!r} asked for are waiting", 2)
+        who, pool = caller.person.name, pool or self._planner
+        if not counted:
+            return await self._turns.take(who, pool, act, *arguments)
+        with _one_more(self._waiting, who, PATIENT, "things"):
+            return await self._turns.take(who, pool, act, *arguments)
 
-        async def alone() -> T:
-            self._waiting[who] += 1
-            try:
-                async with self._turns.setdefault(who, asyncio.Lock()):
-                    run = asyncio.get_running_loop().run_in_executor
-                    return await run(pool or self._planner, act, *arguments)
-            finally:
-                self._waiting[who] -= 1
-
-        task = asyncio.create_task(alone())
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-        return await asyncio.shield(task)
-
-    async def question(self, caller: Caller, wanted: Wanted) -> Question:
-        """The question as the curator understands it, or its refusal."""
+    async def question(self, caller: Caller, wanted: Wanted, *, counted: bool = False) -> Question:
+        """The question as the curator understands it, or its refusal; what is asked at once is read once."""
         await self.refresh()
-        key = wanted.key
-        if (known := self._questions.get(key)) is not None:
+        if (known := self._questions.get(wanted.key)) is not None:
             return known
-        database = self.database
-        question = await self.in_turn(caller, self._asked, database, wanted)
+        database, counted = self.database, counted or wanted.is_long
+        key = ("question", caller.person.name, id(database), counted, wanted.key)
+        return await self._turns.together(key, lambda: self._read(caller, database, wanted, counted))
+
+    async def _read(self, caller: Caller, database: Database, wanted: Wanted, counted: bool) -> Question:
+        question = await self.in_turn(caller, self._asked, database, wanted, counted=counted)
         check_size(question)
         if database is self.database:  # the policy may have changed meanwhile
-            self._questions.put(key, question)
+            self._questions.put(wanted.key, question)
         return question
 
     def _asked(self, database: Database, wanted: Wanted) -> Question:
@@ -331,7 +336,7 @@ class Desk:
         known = self._budgets.get((person.name, person.role))
         if known is not None and known[0] == stamp is not None:
             return known[1]
-        found = await self.in_turn(caller, owner.budget, database, person)
+        found = await self.in_turn(caller, owner.budget, database, person, counted=True)
         if stamp is not None and database is self.database:
             self._budgets.put((person.name, person.role), (stamp, found))
         return found
@@ -355,16 +360,20 @@ class Desk:
     async def ask(self, caller: Caller, wanted: Wanted, key: str = "") -> Shown:
         """A release: a stored one at once, a new one at its deadline."""
         self.admit(caller)
-        asked = self._again(lambda: self._ask(caller, wanted, key))
+        asked = self._again(caller, lambda: self._ask(caller, wanted, key))
         return await self._noting(caller, "release", asked, wanted.sql)
 
-    async def _again(self, asking: Callable[[], Awaitable[T]]) -> T:
+    async def _again(self, caller: Caller, asking: Callable[[], Awaitable[T]]) -> T:
         """Ask, and ask anew if the data changed since they were opened; not for ever."""
-        for _ in range(CHANGES):
-            try:
-                return await asking()
-            except _Outdated:
-                continue
+        changes = 0
+        with _one_more(self._asking, caller.person.name, ASKING, "releases"):
+            while changes < CHANGES:
+                try:
+                    return await asking()
+                except _Outdated:
+                    changes += 1
+                except _Meanwhile:  # it is stored now
+                    continue
         raise ServerError(f"the data of {self.name!r} keep changing. Nothing was spent. Ask again later.")
 
     async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Shown:
@@ -380,20 +389,20 @@ class Desk:
             return known[1]
         database = question.database
         question = replace(question, database=self._view(who, database))
-        kept, changed = await self.in_turn(caller, _looked, question, bool(key), paid=True)
+        kept, changed = await self.in_turn(caller, _looked, question, bool(key))
         if kept is not None:
             shown = Shown(kept)
             if stamp is not None and database is self.database:
                 self._shown.put(remembered, (stamp, shown))
             return shown
         retried = self._retried(who, question, key, wanted)
-        if retried and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None:
+        if retried and (stored := await self.in_turn(caller, retried.stored)) is not None:
             return Shown(cast("Release", stored))
         if changed:
             await self.open_anew(database)
             raise _Outdated
         self._check_deadline(*[question.plan] * question.parts)
-        return Shown(await self._new(caller, database, question, retried))
+        return Shown(await self._new(caller, database, question, retried, wanted))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
         return _Retried(self.database.ledger, asked, wanted, json.dumps([who, key])) if key else None
@@ -409,7 +418,7 @@ class Desk:
         """Several releases as one charge."""
         self.admit(caller)
         told = "; ".join(each.sql for each in wanted)
-        asked = self._again(lambda: self._batch(caller, wanted, delta, key))
+        asked = self._again(caller, lambda: self._batch(caller, wanted, delta, key))
         return await self._noting(caller, "batch", asked, told)
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
@@ -424,14 +433,13 @@ class Desk:
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
         retried = self._retried(who, batch, key, together, *wanted)
-        if retried and (stored := await self.in_turn(caller, retried.stored, paid=True)) is not None:
+        if (stored := await self.in_turn(caller, retried.stored if retried else batch.kept)) is not None:
             return cast("Releases", stored)
-        if await self.in_turn(caller, batch.kept, paid=True) is None:
-            if await self.read(has_changed, asked[0].database):
-                await self.open_anew(asked[0].database)
-                raise _Outdated
-            self._check_deadline(*(each.plan for each in questions))
-        return await self._new(caller, asked[0].database, batch, retried)
+        if await self.read(has_changed, asked[0].database):
+            await self.open_anew(asked[0].database)
+            raise _Outdated
+        self._check_deadline(*(each.plan for each in questions))
+        return await self._new(caller, asked[0].database, batch, retried, together, *wanted)
 
     def _check_deadline(self, *plans: Plan) -> None:
         """Refuse what would keep a thread for too long: from public facts, so it is free."""
@@ -450,24 +458,30 @@ class Desk:
         """The database as somebody asks it: at the pace of deadlines."""
         return database.on_behalf_of(who, lambda receipt, *plans: self._paced(who, receipt, *plans))
 
-    async def _new(self, caller: Caller, database: Database, asked: Asked[T], retried: _Retried | None) -> T:
-        """Run it to its end, whoever still waits for it."""
+    async def _new(
+        self,
+        caller: Caller,
+        database: Database,
+        asked: Asked[T],
+        retried: _Retried | None,
+        *wanted: Wanted,
+    ) -> T:
+        """Run it to its end, whoever still waits for it; who asks the same meanwhile waits for that."""
         who = caller.person.name
+        same = (who, caller.token, id(database), *(each.key for each in wanted))
+        if (begun := self._begun.get(same)) is not None:
+            with suppress(KeyReused):  # by another key: that says nothing about this one
+                await asyncio.shield(begun)
+            raise _Meanwhile
         if sum(self._running.values()) >= self.settings.threads + WAITING:
             raise TooMany("too many new questions are waiting", 5)
         if self._running[who] >= self.settings.running:
             raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
         self._running[who] += 1
         act = (cast("Asked[T]", retried) if retried else asked).release
-        task = asyncio.create_task(self._run(who, lambda: self._released(caller, database, act)))
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        running = self._run(who, same, lambda: self._released(caller, database, act))
+        task = self._begun[same] = self._turns.begin(running)
         return await asyncio.shield(task)
-
-    def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever asked may be gone
 
     def _released(self, caller: Caller, database: Database, act: Callable[[], T]) -> T:
         """Release it, if whoever asked may still ask, and of this policy: it may have waited for a thread."""
@@ -486,7 +500,7 @@ class Desk:
                 "what was charged for tuning before. Ask again."
             ) from None
 
-    async def _run(self, who: str, act: Callable[[], T]) -> T:
+    async def _run(self, who: str, same: Any, act: Callable[[], T]) -> T:
         try:
             if await self.read(owner.late, self.database.ledger, who) >= self.settings.late:
                 raise Stopped(who, self.settings.late)
@@ -505,6 +519,7 @@ class Desk:
             say("internal error", kind=type(failure).__name__)  # never its text
             raise QueryFailed
         finally:
+            del self._begun[same]
             self._running[who] -= 1
             if not self._running[who]:
                 del self._running[who]
@@ -617,9 +632,7 @@ class Desk:
 
     async def finish(self, seconds: float) -> int:
         """Wait for what is running; how much is not done after so long."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=seconds)
-        return len(self._tasks)
+        return await self._turns.finish(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,19 +659,19 @@ class _Retried:
         return noted
 
     def stored(self) -> Release | Releases | None:
-        """What was released under the key."""
-        for each in self._noted():
+        """What was released under the key; if nothing was asked under it, what is free without one, since
+        there is nothing that a retry could pay twice."""
+        noted = self._noted()
+        for each in noted:
             if self._is_it(each["key"]) and (kept := self.asked.kept(version=each["version"])) is not None:
                 return kept
-        return None
+        return None if noted else self.asked.kept()
 
     def release(self) -> Release | Releases:
         """What was released under the key, or what is released now."""
         if (stored := self.stored()) is not None:
             return stored
         ledger, noted = self.ledger, self._noted()
-        if not noted and (kept := self.asked.kept()) is not None:
-            return kept  # free, so there is nothing that a retry could pay twice
         version = ledger.data_version
         if not noted or noted[-1]["version"] != version or not self._is_it(noted[-1]["key"]):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
@@ -686,6 +699,20 @@ class _Retried:
     def _note(self, version: int) -> None:
         facts = {"asked": _fingerprint(*self.wanted), "key": self.asked.key, "version": version}
         self.ledger.note("asked", facts, about=self.about)
+
+
+@contextmanager
+def _one_more(counts: Counter[str], who: str, most: int, what: str) -> Iterator[None]:
+    """One more thing that somebody waits for, unless there are too many."""
+    if counts[who] >= most:
+        raise TooMany(f"{most} {what} that {who!r} asked for are waiting", 2)
+    counts[who] += 1
+    try:
+        yield
+    finally:
+        counts[who] -= 1
+        if not counts[who]:
+            del counts[who]
 
 
 def has_changed(database: Database) -> bool:

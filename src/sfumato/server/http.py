@@ -204,7 +204,9 @@ class Door:
         caller, desk = self._caller(request, admitted=False)
         body = await _body(request, {"sql": (str,), **PRICE})
         explanation = await desk.explain(caller, _wanted(body))
-        facts = await desk.in_turn(caller, lambda: {**explanation.as_dict(), "text": repr(explanation)})
+        facts = await desk.in_turn(
+            caller, lambda: {**explanation.as_dict(), "text": repr(explanation)}, counted=True
+        )
         return _json(facts)
 
     async def release(self, request: Request) -> Response:
@@ -219,7 +221,7 @@ class Door:
         shown = await desk.ask(caller, _wanted(body), request.headers.get("idempotency-key", ""))
         content = shown.forms.get((form, level))
         if content is None:
-            content = await desk.in_turn(caller, _written, shown, form, level, paid=True)
+            content = await desk.in_turn(caller, _written, shown, form, level)
             shown.keep((form, level), content)
         return Response(content, headers=SAFE, media_type=form)
 
@@ -241,7 +243,7 @@ class Door:
         wanted = [_wanted(_checked(each, {"sql": (str,), **PRICE})) for each in questions]
         key, delta = request.headers.get("idempotency-key", ""), _text(body.get("delta"))
         releases = await desk.batch(caller, wanted, delta, key)
-        found = await desk.in_turn(caller, lambda: [_facts(each, level) for each in releases], paid=True)
+        found = await desk.in_turn(caller, lambda: [_facts(each, level) for each in releases])
         return _json({"releases": found, "charged": decimal(releases.cost.amount)})
 
     async def budget(self, request: Request) -> Response:
@@ -255,7 +257,7 @@ class Door:
         caller, desk = self._caller(request)
         await desk.refresh()
         desk.note(caller, "history")
-        lines = await desk.in_turn(caller, owner.history, desk.database, caller.person)
+        lines = await desk.in_turn(caller, owner.history, desk.database, caller.person, counted=True)
         form = _format(request)
         if form == JSON:
             return _json({"history": lines})

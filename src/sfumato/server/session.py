@@ -207,7 +207,7 @@ class Statements:
         if ("rows", level) in shown.forms:
             rows = shown.forms["rows", level]
         else:
-            rows = await self.desk.in_turn(self.caller, shown.release.rows, level, paid=True)
+            rows = await self.desk.in_turn(self.caller, shown.release.rows, level)
             shown.keep(("rows", level), rows)
         self._notice(shown, rows, knobs)
         return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
