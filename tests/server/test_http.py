@@ -567,6 +567,19 @@ def test_paths_and_methods_that_are_nothing_are_said_to_be_so(quick: Server) -> 
         assert call(quick, "GET", "/nothing", token, headers={"Host": host}).status in (400, 404)
 
 
+def test_a_slash_too_many_leads_nowhere(quick: Server) -> None:
+    for method, path, body, *_ in ACTS:
+        place = path.format(database="hospital", name="nobody") + "/"
+        for token in ("", quick.tokens["ada"]):
+            found = call(quick, method.upper(), place, token, body, {"Host": "elsewhere"}, address())
+            is_name = (
+                "/people/" in place
+            )  # a name may hold slashes: DELETE is for the owner, the rest for nobody
+            assert found.status in ((401, 403, 405) if is_name else (404,)), place
+            assert "location" not in found.headers
+            assert b"elsewhere" not in found.content
+
+
 # Idempotency ------------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,7 @@ class Door:
             ],
             exception_handlers={404: _missing, 405: _missing},
         )
+        self.app.router.redirect_slashes = False  # it would lead to whatever host the request names
 
     def words(self, told: str) -> str:
         """A message without the folders of this machine."""
