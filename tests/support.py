@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import os
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +19,7 @@ from sfumato.exact.secret import unseal
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterator
     from types import ModuleType
 
     from sfumato.curator.database import Database, Question
@@ -108,6 +113,32 @@ def _state(process: int) -> tuple[str, int] | None:
         return None
     letter, parent = text.rsplit(")", 1)[1].split()[:2]  # a name may hold spaces and brackets
     return letter, int(parent)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def can_mount() -> bool:
+    """Whether this process may give a folder a disk of its own; tried, since being root is not enough."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with small_disk(Path(folder)):
+                return True
+        except PermissionError:
+            return False
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A disk of a few megabytes, in memory, in the place of a folder."""
+    place = os.fsencode(folder)
+    if _LIBC.mount(b"tmpfs", place, b"tmpfs", 0, b"size=16m"):
+        raise OSError(ctypes.get_errno(), "a disk cannot be mounted", str(folder))
+    try:
+        yield
+    finally:
+        detached = 2  # also if something is still open
+        _LIBC.umount2(place, detached)
 
 
 INF, NAN = float("inf"), float("nan")

@@ -21,7 +21,18 @@ import sfumato as sf
 from sfumato.queries import policy as policies
 from sfumato.server import owner
 from sfumato.server.access import AccessLog
-from sfumato.server.desk import ASKING, FORMS, MEASURES, PATIENT, Caller, Desk, Settings, Shown, Wanted
+from sfumato.server.desk import (
+    ASKING,
+    FORMS,
+    MEASURES,
+    MOMENT,
+    PATIENT,
+    Caller,
+    Desk,
+    Settings,
+    Shown,
+    Wanted,
+)
 from sfumato.server.people import People
 from sfumato.server.values import _array, read
 from sfumato.sources import duckdb as duckdb_source
@@ -247,6 +258,21 @@ def test_what_is_longer_than_any_question_is_counted(tmp_path: Path) -> None:
         assert {type(each) for each in found} == {sf.SyntaxRefused}
 
     asyncio.run(many())
+
+
+def test_the_disk_is_looked_at_once_in_a_while_however_many_want_to_know(tmp_path: Path) -> None:
+    made = desk(hospital(tmp_path))
+
+    async def many() -> set[float]:
+        seen = set()
+        for _ in range(20):
+            await asyncio.gather(*(made.check_ledger() for _ in range(20)))
+            seen.add(made._looked_at)
+        return seen
+
+    began = time.monotonic()
+    looks = asyncio.run(many())
+    assert len(looks) <= 1 + (time.monotonic() - began) / MOMENT
 
 
 def test_a_question_whose_deadline_is_too_late_is_refused_for_nothing(tmp_path: Path) -> None:

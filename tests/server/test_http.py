@@ -14,13 +14,14 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
@@ -28,12 +29,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from tests.serving import PEOPLE, POLICY, hospital, serving
+from tests.support import can_mount, small_disk
 
 import sfumato as sf
+from sfumato.budget.ledger import ROOM
 from sfumato.cli.serve import command
 from sfumato.cli.user import command as user
 from sfumato.server import openapi
-from sfumato.server.http import LARGEST
+from sfumato.server.http import LARGEST, NO_LEDGER
 from sfumato.server.people import People
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ DUE = 4.0  # seconds after which an answer of the slow server leaves
 PACE = 8  # at which that is so
 REGIONS = 40_000  # declared there besides those that exist
 RELEASE, EXPLAIN, BATCH = "/v1/hospital/release", "/v1/hospital/explain", "/v1/hospital/batch"
+WAYS = ["limit", "disk"] if can_mount() else ["limit"]  # to let nothing be written
 _fresh = itertools.count(1)
 
 
@@ -734,7 +738,7 @@ def test_health_says_whether_the_ledger_can_be_read(strict: Server) -> None:
     ledger.rename(away)
     try:
         found = call(strict, "GET", "/health")
-        assert (found.status, found.json) == (503, {"ok": False})
+        assert (found.status, found.json) == (503, {"ok": False, "reason": NO_LEDGER})
         token = strict.let_in("una")
         for path, given in (("/v1/hospital/budget", token), ("/metrics", strict.tokens["olga"])):
             refused = call(strict, "GET", path, given)
@@ -743,6 +747,73 @@ def test_health_says_whether_the_ledger_can_be_read(strict: Server) -> None:
     finally:
         away.rename(ledger)
     assert call(strict, "GET", "/health").json == {"ok": True}
+
+
+@contextmanager
+def full_disk(server: Server) -> Iterator[None]:
+    """Nothing can be written where the server's files are: a disk of its own, if there is one, is filled."""
+    filler = server.policy.parent / "filler"
+    if not os.path.ismount(filler.parent):
+        with short_files(server):
+            yield
+        return
+    try:
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        yield
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def short_files(server: Server) -> Iterator[None]:
+    """The system refuses to make a file of the server longer than those of its ledger are."""
+    log = server.policy.with_suffix(".ledger-wal")
+    longest = min(log.stat().st_size, ROOM // 2)
+    before = {each: resource.prlimit(each, resource.RLIMIT_FSIZE) for each in server.workers()}
+    try:
+        for worker, (_, most) in before.items():
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, (longest, most))
+        yield
+    finally:
+        for worker, limits in before.items():
+            resource.prlimit(worker, resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_health_says_whether_the_ledger_can_be_written(how: str, tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path) if how == "disk" else nullcontext(),
+        serving(tmp_path, "--no-deadlines") as server,
+    ):
+        token = server.let_in("ana")
+        first = ask(server, token, COUNT)
+        assert call(server, "GET", "/health").json == {"ok": True}
+        with full_disk(server):
+            until(lambda: call(server, "GET", "/health").status == 503)
+            assert call(server, "GET", "/health").json == {"ok": False, "reason": NO_LEDGER}
+            refused = ask(server, token, GROUPS)
+            assert refused.error == (503, "LedgerError")
+            assert ask(server, token, COUNT).json["rows"] == first.json["rows"]
+            assert len(history(server, token)) == 1
+        until(lambda: call(server, "GET", "/health").status == 200)
+        assert call(server, "GET", "/health").json == {"ok": True}
+        assert ask(server, token, GROUPS).status == 200
+        assert len(history(server, token)) == 2
+        assert said(server).count("ledger can be written again") == 1
+
+
+def test_health_writes_nothing(quick: Server) -> None:
+    def written() -> list[Any]:
+        files = [quick.policy.with_suffix(f".{end}") for end in ("ledger", "ledger-wal", "ledger.head")]
+        names = sorted(each.name for each in quick.policy.parent.iterdir())
+        return [names, *(each.stat().st_mtime_ns for each in files), *(each.stat().st_size for each in files)]
+
+    before = written()
+    for _ in range(20):
+        assert call(quick, "GET", "/health").status == 200
+    assert written() == before
 
 
 # The policy -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -1255,6 +1256,45 @@ def test_a_full_disk_charges_nothing_shows_nothing_and_breaks_nothing(file: Plac
     assert before.amount == sum((entry.price.amount for entry in again.history()), Fraction(0))
     again.charge(spend("0.25"), "later")
     assert again.spent.amount == before.amount + Fraction(1, 4)
+
+
+def test_whether_an_entry_could_be_written_is_found_out_without_writing_one(place: Place) -> None:
+    book = place.open()
+    before = book.head
+    book.check_writable()
+    if place.store == "sqlite":
+        away = place.file.rename(place.folder / "away")
+        with pytest.raises(LedgerError, match="cannot be used"):
+            book.check_writable()
+        away.rename(place.file)
+    else:
+        place.run("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        try:
+            book.rest()  # so that it connects again
+            with pytest.raises(LedgerError, match="read-only"):
+                book.check_writable()
+        finally:
+            place.run(
+                "SET default_transaction_read_only = off",
+                "ALTER DATABASE postgres RESET default_transaction_read_only",
+            )
+            book.rest()
+    book.check_writable()
+    assert book.head == before
+
+
+def test_looking_whether_it_could_be_written_lets_no_other_process_end_the_log(file: Place) -> None:
+    """Whoever closes a file gives up every lock of the process on it, and SQLite's are among them."""
+    book = file.open()
+    book.charge(spend("0.25"), "before")
+    book.check_writable()
+    other = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM entries'); c.close()"
+    )
+    subprocess.run([sys.executable, "-c", other, file.address], check=True)
+    assert Path(f"{file.address}-wal").exists()
+    book.charge(spend("0.25"), "after")
+    assert file.open().verify() == book.verify() == 4
 
 
 def until_refused(act: Callable[[int], object]) -> str:

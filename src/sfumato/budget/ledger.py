@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tempfile
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Guarantee, Spend
 
 PATIENCE = 60.0  # seconds to wait for a writer who does not get on
+ROOM = 1 << 18  # bytes that must be free on the disk: more than a charge and its release take
 PAUSES = (0.0005, 0.02)  # seconds between two looks at whether somebody else has done it: first and longest
 RESTORED = "(spent by a ledger that was lost, as it was remembered)"
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)  # of a wish that cannot be read
@@ -414,6 +416,17 @@ class Ledger:
             return None
         finally:
             STILL.release()
+
+    @_plainly
+    def check_writable(self) -> None:
+        """Refuse if nothing could be charged now: a full disk, a folder or a server that is read-only.
+
+        No entry is written. Room is taken for a moment in a file without a name, since only that finds quotas
+        and limits, too; a PostgreSQL server that has none finds out when it is asked to write.
+        """
+        self.store.check_writable()
+        with tempfile.TemporaryFile(dir=self.path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM)
 
     @_plainly
     def verify(self, head: str | None = None) -> int:

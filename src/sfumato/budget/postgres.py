@@ -121,6 +121,10 @@ class Postgres(Store):
             for row in rows:
                 cursor.execute(insert, row)
 
+    def check_writable(self) -> None:
+        if self.read("SELECT current_setting('transaction_read_only')") != [("off",)]:
+            raise psycopg.OperationalError("the server is read-only")
+
     def drop(self, *tables: str) -> None:
         raise AssertionError(f"no earlier form had {tables}")
 

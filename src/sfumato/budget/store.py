@@ -87,6 +87,10 @@ class Store(ABC):
         """Append entries."""
 
     @abstractmethod
+    def check_writable(self) -> None:
+        """Fail with one of `problems` if an entry could not be written now; nothing is written."""
+
+    @abstractmethod
     def drop(self, *tables: str) -> None:
         """Remove tables of an earlier form, so that an earlier version cannot go on with them."""
 
@@ -153,6 +157,12 @@ class SQLite(Store):
     def write(self, rows: list[Row]) -> None:
         marks = ", ".join("?" * len(COLUMNS))
         self._opened().executemany(f"INSERT INTO entries ({', '.join(COLUMNS)}) VALUES ({marks})", rows)
+
+    def check_writable(self) -> None:
+        self._check_place()
+        # asked, not opened: closing a file gives up all locks of this process on it, SQLite's too
+        if not os.access(self.path, os.W_OK, effective_ids=True):
+            raise PermissionError("the file cannot be written")
 
     def drop(self, *tables: str) -> None:
         for table in tables:

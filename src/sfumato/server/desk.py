@@ -73,6 +73,7 @@ WAITING = 64  # new questions that wait for a thread
 LOOKED = 5000  # entries of the ledger in which a new worker looks for charges that were never released
 CHANGES = 3  # of the data, after which a question is not asked anew
 MINUTE = 60.0
+MOMENT = 2.0  # seconds for which it is known whether the ledger can be written
 GUESSES = 20  # wrong tokens from one address in a minute
 
 
@@ -220,6 +221,7 @@ class Desk:
         self._running: Counter[str] = Counter()
         self._guesses: dict[str, list[float]] = defaultdict(list)
         self._opening = asyncio.Lock()
+        self._looked_at, self._unwritable = 0.0, ""  # until when it is known why the ledger cannot be written
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
         self._stamp = self._look()
         self.database = open_database(self.path)
@@ -344,6 +346,26 @@ class Desk:
     async def look(self, caller: Caller, act: Callable[[], T]) -> T:
         """Look something up in the catalog."""
         return await self.in_turn(caller, act, pool=self._catalog)
+
+    async def check_ledger(self) -> None:
+        """Refuse if the ledger cannot be read now, or could not be written a moment ago."""
+        ledger = self.database.ledger
+        await self.read(lambda: ledger.head)
+        if time.monotonic() >= self._looked_at:
+            await self._turns.together("ledger", self._look_at_ledger)
+        if self._unwritable:
+            raise LedgerError(self._unwritable)
+
+    async def _look_at_ledger(self) -> None:
+        told = ""
+        try:
+            await self.read(self.database.ledger.check_writable)
+        except LedgerError as error:
+            told = str(error)
+        if told != self._unwritable:
+            event = "ledger failed" if told else "ledger can be written again"
+            say(event, database=self.name, reason=told)
+        self._looked_at, self._unwritable = time.monotonic() + MOMENT, told
 
     async def alone(self, act: Callable[[], T]) -> T:
         """Do something free that takes long: one such thing at a time."""

@@ -71,6 +71,14 @@ STATUS: tuple[tuple[type[SfumatoError], int], ...] = (
     (ServerError, 503),
     (PolicyError, 503),
 )
+NO_LEDGER = (
+    "A ledger cannot be written or read now, so new questions are refused. The owner finds the reason in "
+    "the log of the server."
+)
+NO_POLICY = (
+    "A policy or its data cannot be used as they are now, so nothing is answered. The owner can see what is "
+    "wrong: sfumato check POLICY"
+)
 SAFE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 PRICE: dict[str, tuple[type, ...]] = {
     "epsilon": (str, int, float),
@@ -143,17 +151,17 @@ class Door:
         return _json({**told, "databases": "/v1/databases"})
 
     async def health(self, _: Request) -> Response:
-        """Whether the doors are open: every policy is right, and every ledger can be read."""
-        ready = True
+        """Whether new questions can be answered: every policy is right, and every ledger can be written."""
+        told = {}
         for desk in self._desks.values():
             try:
                 await desk.refresh()
                 if await desk.read(has_changed, desk.database):
                     await desk.open_anew(desk.database)
-                await desk.read(lambda desk=desk: desk.database.ledger.head)
-            except SfumatoError:
-                ready = False
-        return _json({"ok": ready}, 200 if ready else 503)
+                await desk.check_ledger()
+            except SfumatoError as error:
+                told = {"reason": NO_LEDGER if isinstance(error, LedgerError) else NO_POLICY}
+        return _json({"ok": not told, **told}, 503 if told else 200)
 
     async def described(self, _: Request) -> Response:
         """The description of all this."""

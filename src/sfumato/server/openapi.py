@@ -131,7 +131,9 @@ def described() -> dict[str, Any]:
     body_errors = (400, 401, 403, 408, 413, 422, 429, 500, 503)
     add("get", "/", "What this is.", errors=())
     add("get", "/health", "Whether the doors are open.", errors=())
-    paths["/health"]["get"]["responses"]["503"] = {"description": "A ledger cannot be read."}
+    paths["/health"]["get"]["responses"]["503"] = {
+        "description": "New questions are refused: a policy is wrong, or a ledger cannot be written or read."
+    }
     add("get", "/openapi.json", "This description.", errors=())
     add("get", "/metrics", "Counts, without private values (owner, auditor).", forms=("text/plain",))
     add("get", "/v1/databases", "The databases that a token opens.")
