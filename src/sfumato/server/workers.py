@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import resource
+import select
 import signal
 import socket
 import ssl
@@ -118,10 +119,9 @@ class _Parent:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         try:
-            ready = [self._start(index) for index in range(self._config.workers)]
-            if not all(_is_ready(each) for each in ready):
-                raise ServerError("a worker could not start; what it said is above. Nothing is served.")
-            opened({name: each.getsockname()[1] for name, each in self._sockets.items()})
+            self._wait({self._start(index): index for index in range(self._config.workers)})
+            if not self._stopping:
+                opened({name: each.getsockname()[1] for name, each in self._sockets.items()})
             while not self._stopping:
                 self._look()
                 time.sleep(0.2)
@@ -130,6 +130,33 @@ class _Parent:
 
     def _stop(self, *_: object) -> None:
         self._stopping = True
+
+    def _wait(self, heard: dict[int, int]) -> None:
+        """Until every worker has said that it is ready; the first that ends before that is named."""
+        while heard and not self._stopping:
+            for pipe in select.select(list(heard), [], [], 0.2)[0]:
+                is_ready = os.read(pipe, 1) == b"!"
+                os.close(pipe)
+                index = heard.pop(pipe)
+                if not is_ready and not self._stopping:
+                    raise self._failed(index)
+
+    def _failed(self, index: int) -> ServerError:
+        process, workers = self._running[index][0], self._config.workers
+        code = process.wait(GRACE)
+        which = f"worker {index + 1} of {workers} (process {process.pid})"
+        told = f"{which} {_ended(code)} before it was ready. Nothing is served."
+        if code >= 0:
+            return ServerError(f"{told} What it said is above: mend that, then start the server again.")
+        if code != -signal.SIGKILL:
+            return ServerError(
+                f"{told} See in the system's log (journalctl, dmesg) why, then start it again."
+            )
+        fewer = f", start fewer workers (--workers {workers // 2})" if workers > 1 else ""
+        return ServerError(
+            f"{told} If nobody killed it, memory ran out: the system's log (journalctl -k, dmesg) says so. "
+            f"Give it more memory{fewer}, or serve fewer databases; then start it again."
+        )
 
     def _start(self, index: int) -> int:
         """Start a worker; where it will say that it is ready."""
@@ -151,7 +178,9 @@ class _Parent:
     def _look(self) -> None:
         for index, (process, began) in list(self._running.items()):
             if process.poll() is not None and not self._stopping:
-                say("worker died", worker=process.pid, code=process.returncode)
+                say(
+                    "worker died", worker=process.pid, how=_ended(process.returncode), code=process.returncode
+                )
                 if time.monotonic() - began < SOON:
                     time.sleep(1)
                 os.close(self._start(index))
@@ -171,9 +200,13 @@ class _Parent:
         say("stopped")
 
 
-def _is_ready(heard: int) -> bool:
-    with os.fdopen(heard, "rb") as pipe:
-        return pipe.read(1) == b"!"
+def _ended(code: int) -> str:
+    names = {each.value: each.name for each in signal.Signals}
+    return (
+        f"ended with exit code {code}"
+        if code >= 0
+        else f"was killed by {names.get(-code, f'signal {-code}')}"
+    )
 
 
 def _bound(host: str, port: int, name: str) -> socket.socket:
