@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Kind = str
 INF = float("inf")
-BORROWED = Path(__file__).parent / "seeds" / "identity.sql"
+GRAMMAR = Path(__file__).parent / "seeds" / "grammar.sql"
 TOO_SLOW = 60.0  # seconds for one question of small databases
 TOO_LARGE = 2.0**44  # beyond this the grammar does not multiply on: sums would not fit their bits
 
@@ -1243,14 +1243,20 @@ def seeds(policy: Policy, rng: random.Random) -> Iterator[Query]:
         yield Query(re.sub(r"\{(\w)\}", lambda found: names[found[1]], seed))
 
 
-def borrowed(policy: Policy, rng: random.Random) -> Iterator[Query]:
-    """The texts of a parser's own tests (`tests/seeds`), as they are and about tables of the policy.
+def grammar() -> list[str]:
+    """A text for every part of SQL that we could think of, in several dialects, and some that are no SQL."""
+    lines = GRAMMAR.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return [line.replace("⏎", "\n") for line in lines]
+
+
+def spelled(policy: Policy, rng: random.Random) -> Iterator[Query]:
+    """The texts of `tests/seeds`, as they are and about tables of the policy.
 
     What stands after FROM or JOIN becomes a table, other short names become its columns, and an expression is
     selected from it.
     """
     tables = [table for table in policy.tables if not table.public]
-    for line in BORROWED.read_text(encoding="utf-8").splitlines():
+    for line in grammar():
         yield Query(line)
         table = rng.choice(tables)
         columns = [quoted(column.name) for column in table.columns]
@@ -1416,8 +1422,8 @@ class Fuzzer:
     def explore(self, rng: random.Random, count: int, end: float) -> None:
         """Seeds, then so many questions of the grammar, some also mangled, until time is over."""
         asked = queries(self.world.policy, rng)
-        lent = rng.sample(list(borrowed(self.world.policy, rng)), 200)
-        for query in (*seeds(self.world.policy, rng), *lent, *islice(asked, count)):
+        some = rng.sample(list(spelled(self.world.policy, rng)), 200)
+        for query in (*seeds(self.world.policy, rng), *some, *islice(asked, count)):
             if time.monotonic() > end:
                 return
             self.ask(query, None if query.features else 2)  # seeds are to be parsed, above all
