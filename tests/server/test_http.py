@@ -671,15 +671,16 @@ def test_whoever_goes_away_leaves_the_charge_the_release_and_no_lock(slow: Serve
     with closing(sent(slow, token, questions[0])), closing(sent(slow, token, questions[1])):
         until(lambda: len(history(slow, token)) == 2)
         third = ask(slow, token, COUNT + " WHERE age > 33")
-        assert third.error == (429, "TooMany")
-        assert int(third.headers["retry-after"]) >= 1
+        if time.monotonic() - began < DUE:  # the two are running: on a machine that stood still they may not
+            assert third.error == (429, "TooMany")
+            assert int(third.headers["retry-after"]) >= 1
     again = ask(slow, token, questions[0])  # waits for what runs, and does not show when it is ready
     assert (again.status, again.json["charged"]) == (200, "0")
     assert time.monotonic() - began >= DUE
     until(lambda: all(line["released"] for line in history(slow, token)))
     for sql in questions:
         assert ask(slow, token, sql).json["charged"] == "0"
-    assert len(history(slow, token)) == 2
+        assert len(history(slow, token, sql)) == 1
 
 
 def test_a_server_that_is_stopped_finishes_what_is_running(slow: Server) -> None:
