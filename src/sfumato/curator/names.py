@@ -36,8 +36,8 @@ class Names:
         lies = os.path.relpath(policy.database.resolve(), ledger.parent.resolve())  # survives moving both
         if isinstance(policy.ledger, str):  # on a server: other machines have such paths, too
             lies = f"{platform.node()}\n{policy.database.resolve()}"
-        places = (f"name {policy.called}", lies) if policy.called else (lies,)
-        return cls(policy, places, f"{former.policy_hash(policy)}\n{lies}")
+        places = [f"called\n{policy.called}"] if policy.called else []
+        return cls(policy, (*places, f"lies at\n{lies}"), f"{former.policy_hash(policy)}\n{lies}")
 
     def keys(self, plan: Plan, tune: Guarantee | None) -> tuple[str, ...]:
         """The names of a question, as it is before caps that we choose."""
