@@ -456,6 +456,22 @@ def test_unknown_pairs_are_refused(name: str) -> None:
         neighbours.named(name)
 
 
+@pytest.mark.parametrize("least", [2, 3, 5, 6, 10, 11, 20, 25, 30, 50, 100])
+def test_counts_that_are_hidden_before_the_noise_are_found(least: int) -> None:
+    """A group below `least` people is shown as empty: the noise of scale 1 does not reach over that."""
+
+    dice, p = np.random.default_rng(least), 1 - math.exp(-1)
+
+    def hidden(counts: tuple[int, ...], size: int) -> Any:
+        kept = np.array([count if count >= least else 0 for count in counts])
+        noise = dice.geometric(p, (size, len(counts))) - dice.geometric(p, (size, len(counts)))
+        return kept + noise
+
+    found = search(hidden, neighbours.counts(3), claim=1, samples=40_000)
+    assert found.is_violated
+    assert {max(found.likely.value), max(found.unlikely.value)} == {least - 1, least}
+
+
 def test_a_search_finds_the_pair_and_the_parameter() -> None:
     def steps(x: int, size: int, width: int) -> Any:
         return x // width * width + DICE.geometric(0.5, size) - DICE.geometric(0.5, size)

@@ -141,6 +141,36 @@ def test_d17_on_a_path_the_closed_form_is_what_the_program_finds(n: int, name: s
             assert solved.utility == pytest.approx(solved.bound, abs=1e-3 * n * n)
 
 
+def test_on_a_path_the_closed_form_is_taken_at_every_epsilon() -> None:
+    five, gain = uniform(range(5)), identity(range(5))
+    for hundredths in range(1, 301):
+        epsilon = Fraction(hundredths, 100)
+        best = optimal(five, gain, epsilon=epsilon, neighbours=path(range(5)))
+        a = math.exp(-hundredths / 100)
+        assert best.how == "closed form"
+        assert epsilon * (1 - Fraction(1, 10**15)) <= best.epsilon <= epsilon
+        assert best.utility == pytest.approx((3 * (1 - a) + 2) / (5 * (1 + a)), abs=1e-14)
+
+
+@pytest.mark.parametrize(("size", "epsilon"), [(201, "1"), (201, "3"), (128, "0.1"), (2, "2000")])
+def test_long_paths_have_a_closed_form_too(size: int, epsilon: str) -> None:
+    asked = Fraction(epsilon)
+    best = optimal(uniform(range(size)), identity(range(size)), epsilon=asked, neighbours=path(range(size)))
+    a = math.exp(-float(asked))
+    assert best.how == "closed form"
+    assert best.epsilon <= asked
+    assert best.utility == pytest.approx(((size - 2) * (1 - a) + 2) / (size * (1 + a)), abs=1e-13)
+    assert best.table.worst(path(range(size))).epsilon == best.epsilon
+
+
+@pytest.mark.slow
+def test_more_answers_than_a_program_takes_have_a_closed_form() -> None:
+    counts = range(402)
+    best = optimal(uniform(counts), identity(counts), epsilon=Fraction("0.3"), neighbours=path(counts))
+    assert best.how == "closed form"
+    assert best.epsilon <= Fraction("0.3")
+
+
 def test_d17_a_gain_that_does_not_fall_with_distance_has_something_better() -> None:
     parity: Gain[int, int] = Gain(tuple(range(6)), lambda w, x: int((w - x) % 2 == 0))
     best = optimal(uniform(range(6)), parity, epsilon=LN2, neighbours=path(range(6)))
@@ -178,8 +208,25 @@ def test_a_counterexample_is_one_or_none_is_claimed(
 ) -> None:
     found = universal(range(size), edges, epsilon=epsilon)
     assert not found
-    assert "would miss" in found.why
-    assert "no two needed different ones" in universal(range(4), [(0, 1), (0, 2), (0, 3)]).why  # a star
+    assert "in the chance to be right, together they would miss" in found.why
+
+
+STAR = [(0, 1), (0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "0.3", "1", "2", "4"])
+@pytest.mark.parametrize("edges", [STAR, [*STAR, (0, 4)], [*STAR, (3, 4)], [*STAR, (1, 4), (2, 5), (3, 6)]])
+def test_trees_that_are_no_paths_have_a_counterexample(edges: list[tuple[int, int]], epsilon: str) -> None:
+    found = universal(range(len(edges) + 1), edges, epsilon=Fraction(epsilon))
+    assert "in the mean distance, together they would miss" in found.why
+    (first, lost), (missed, second) = found.gains
+    assert first >= missed  # what is the best for one of the beliefs
+    assert second >= lost
+
+
+def test_what_is_too_large_to_be_tried_is_not_claimed() -> None:
+    wide = [(0, i) for i in range(1, 10)]
+    assert "no two needed different ones" in universal(range(10), wide).why
 
 
 def test_secrets_that_are_hardly_apart_are_not_forgotten() -> None:
@@ -208,6 +255,7 @@ def test_the_size_of_a_gain_does_not_matter(size: Fraction) -> None:
 
 def test_extremes_are_refused_by_name_and_at_once() -> None:
     three, gain = uniform(range(3)), identity(range(3))
+    many = uniform(range(1002))
     huge: Gain[int, int] = Gain((0, 1, 2), lambda w, x: 10**400 * (w == x))
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: optimal(three, gain, epsilon=Fraction(700)), "times the widest distance"),
@@ -221,6 +269,12 @@ def test_extremes_are_refused_by_name_and_at_once() -> None:
             "10\\^300",
         ),
         (lambda: optimal(three, huge, epsilon=Fraction(1)), "measure it in larger units"),
+        (
+            lambda: optimal(
+                many, identity(range(1002)), epsilon=Fraction(1, 10), neighbours=path(range(1002))
+            ),
+            "1,002 secrets cannot be used: a table is made for up to 1,001; group them",
+        ),
     ]
     for call, told in calls:
         with pytest.raises(InvalidParameter, match=told):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Pairs = list[tuple[Any, Any]]
+SMALL = (*range(13), 14, 19, 24, 29, 49, 99, 999)  # below numbers that people hide, round or cut counts at
 KINDS = "numbers, whole, bits, counts:5, vectors:5 or rows:5"
 
 
@@ -41,10 +42,19 @@ def bits() -> Pairs:
 
 
 def counts(length: int) -> Pairs:
-    """Vectors of which one part moves by 1, as counts by group do when a person comes or goes."""
+    """Vectors of which one part moves by 1, as counts by group do when a person comes or goes.
+
+    Groups are empty, hold one person each, or one of them is as large as counts that people hide.
+
+    >>> ((4, 0, 0), (5, 0, 0)) in counts(3)
+    True
+    """
+    if length == 1:
+        return [(start, start + 1) for start in SMALL]
     zero = (0,) * length
     pairs = [(start, _moved(start, i)) for start in (zero, (1,) * length) for i in (0, length - 1)]
-    return _different([(0, 1)] if length == 1 else pairs)
+    alone = [(start, *zero[1:]) for start in SMALL]
+    return _different([*pairs, *((start, _moved(start, 0)) for start in alone)])
 
 
 def vectors(length: int) -> Pairs:

@@ -29,7 +29,7 @@ from sfumato.exact import numbers
 from sfumato.mechanisms import Finite, Table
 from sfumato.mechanisms.arguments import price
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.utility.gain import Gain, identity, uniform
+from sfumato.utility.gain import Gain, identity, uniform, weighted
 from sfumato.utility.programs import ULP, Program, Solved
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ Neighbours = Iterable[tuple[X, X]]
 SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts of epsilon kept for rounding
 TRIED, SEEN, FEW = 12, 1e-6, 8  # beliefs tried for a counterexample, what must show, of so many secrets
 FARTHEST = 300  # epsilon times a distance: fractions beyond it would have hundreds of digits
+FARTHEST_ON_A_PATH = 5000  # there they may have thousands, since no solver has to read them
 MANY = 400  # secrets or guesses, beyond which no program is started
+MOST_LEANING = 12.0  # the logarithm of how much likelier one secret may be than another, in what is tried
+LONGEST_PATH = 1001  # answers on a path, beyond which no table is made: a count of a thousand people
+KEPT_BITS = 128  # of each probability on a path
+SPARED = Fraction(1, 1 << 56)  # the part of epsilon kept for rounding on a path, far below what a float shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +91,24 @@ def optimal(
     closed form: gains -0.627118807, of at most -0.627118807 at this epsilon; epsilon 1
     """
     asked = price("epsilon", epsilon)
+    if len(belief.outcomes) > LONGEST_PATH:
+        told = f"a table is made for up to {LONGEST_PATH:,}; group them"
+        raise InvalidParameter("prior", f"{len(belief.outcomes):,} secrets", told)
     space = _space(belief.outcomes, neighbours, metric)
-    if float(asked) * float(space.distances.max()) > FARTHEST:
-        advice = f"times the widest distance it is above {FARTHEST:,}: nothing is hidden there; give less"
-        raise InvalidParameter("epsilon", asked, advice)
-    order = space.line()
-    if order is not None and not program and _falls(gain, order):
+    order = None if program else space.line()
+    if order is not None and _falls(gain, order):
+        _not_too_far(asked, space, FARTHEST_ON_A_PATH)
         closed = _closed(belief, gain, asked, order, space)
         if closed is not None:
             return closed
+    _not_too_far(asked, space, FARTHEST)
     return _by_program(belief, gain, asked, space)
+
+
+def _not_too_far(epsilon: Fraction, space: _Space[X], most: int) -> None:
+    if float(epsilon) * float(space.distances.max()) > most:
+        advice = f"times the widest distance it is above {most:,}: nothing is hidden there; give less"
+        raise InvalidParameter("epsilon", epsilon, advice)
 
 
 def path(secrets: Iterable[X]) -> tuple[tuple[X, X], ...]:
@@ -149,7 +162,10 @@ def universal(
     secrets: Iterable[X], neighbours: Neighbours[X], *, epsilon: Fraction = Fraction(1)
 ) -> Universal[X]:
     """Is there a mechanism that is the best for everybody? If the neighbours form a path; else look for two
-    beliefs, uniform over some of the secrets, that no one mechanism serves best.
+    beliefs that no one mechanism serves best.
+
+    For the chance to be right, beliefs that are uniform over some of the secrets are tried; for the mean
+    distance, which is what tells trees from paths, beliefs that lean to one secret.
 
     >>> print(universal(range(4), path(range(4))).why)
     the answers form a path, so the truncated geometric mechanism is the best for every belief and every gain that falls with distance
@@ -166,22 +182,52 @@ def universal(
             "every gain that falls with distance"
         )
         return Universal(order, told)
-    gain, asked = identity(outcomes), price("epsilon", epsilon)
-    tried = list(itertools.islice(_some_beliefs(outcomes), TRIED)) if len(outcomes) <= FEW else []
-    for before, belief in itertools.combinations(tried, 2):
-        if (missed := _missed(before, belief, gain, float(asked), space)) > SEEN:
-            tables = [_by_program(each, gain, asked, space).table for each in (before, belief)]
-            gains = tuple((_gained(t, before, gain), _gained(t, belief, gain)) for t in tables)
-            why = (
-                "the answers form no path, and for these two beliefs no mechanism is the best for both: "
-                f"together they would miss {missed:.2g}"
-            )
-            return Universal(None, why, (before, belief), gains)
+    asked = price("epsilon", epsilon)
+    for gain, tried in _some_readers(space, asked) if len(outcomes) <= FEW else ():
+        for before, belief in itertools.combinations(tried, 2):
+            if (missed := _missed(before, belief, gain, float(asked), space)) > SEEN:
+                return _counterexample(before, belief, gain, asked, space, missed)
     why = (
         "the answers form no path, and in essence only paths have a mechanism that is the best for "
         "everybody; of the beliefs that were tried, no two needed different ones"
     )
     return Universal(None, why)
+
+
+def _counterexample(
+    before: Finite[X],
+    belief: Finite[X],
+    gain: Gain[X, X],
+    epsilon: Fraction,
+    space: _Space[X],
+    missed: float,
+) -> Universal[X]:
+    tables = [_by_program(each, gain, epsilon, space).table for each in (before, belief)]
+    gains = tuple((_gained(t, before, gain), _gained(t, belief, gain)) for t in tables)
+    what = "the mean distance" if gain.name == "nearness" else "the chance to be right"
+    why = (
+        "the answers form no path, and for these two beliefs no mechanism is the best for both: "
+        f"in {what}, together they would miss {missed:.2g}"
+    )
+    return Universal(None, why, (before, belief), gains)
+
+
+def _some_readers(space: _Space[X], epsilon: Fraction) -> Iterator[tuple[Gain[X, X], tuple[Finite[X], ...]]]:
+    """Gains that fall with distance, and beliefs to try with each.
+
+    A reader who wants to be right needs the same on a tree as on a path. So the mean distance is tried, too,
+    with beliefs that lean to one secret: as much as an answer two steps away can outweigh; and as much as all
+    the others together.
+    """
+    outcomes = space.secrets
+    index = {x: i for i, x in enumerate(outcomes)}
+    yield identity(outcomes), tuple(itertools.islice(_some_beliefs(outcomes), TRIED))
+    steps: Gain[X, X] = Gain(
+        outcomes, lambda w, x: Fraction(-space.distances[index[w], index[x]]), "nearness"
+    )
+    for lean in (1 + math.ceil(math.exp(min(2 * float(epsilon), MOST_LEANING))), len(outcomes) - 1):
+        leaning = (weighted({x: lean if x == one else 1 for x in outcomes}) for one in outcomes)
+        yield steps, (uniform(outcomes), *leaning)
 
 
 def _missed(
@@ -325,14 +371,32 @@ def _falls(gain: Gain[W, X], order: tuple[X, ...]) -> bool:
 def _closed(
     belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, order: tuple[X, ...], space: _Space[X]
 ) -> Optimal[X, Hashable] | None:
-    ratio = numbers.round_up(numbers.exp(-epsilon).high, 64)  # a larger one is more private
-    stairs = Table.geometric(ratio=ratio, size=len(order))
-    table: Table[X, Hashable] = Table(rows=stairs.rows, secrets=order, outputs=order)
+    table: Table[X, Hashable] = Table(rows=_stairs(epsilon, len(order)), secrets=order, outputs=order)
     found = _checked(table, space, epsilon)
     if found is None:
         return None
     gained = float(_gained(table, belief, gain))
     return Optimal(table, gained, gained, found, "closed form")
+
+
+def _stairs(epsilon: Fraction, size: int) -> tuple[tuple[Fraction, ...], ...]:
+    """The truncated geometric mechanism in so few bits that a long path does not make long fractions.
+
+    Every power of the ratio is the one before, times the ratio, rounded up: so none is below its neighbour by
+    more than the ratio. Rows are divided by their sums, which differ by the roundings alone; that, and the
+    rounding of a logarithm, is what a part of epsilon is spared for.
+    """
+    ratio = numbers.round_up(numbers.exp(-epsilon * (1 - SPARED), KEPT_BITS).high, KEPT_BITS)
+    powers = [Fraction(1)]
+    for _ in range(size - 1):
+        powers.append(numbers.round_up(powers[-1] * ratio, KEPT_BITS))
+    inner = [power * (1 - ratio) for power in powers]
+    rows = []
+    for y in range(size):
+        weights = [(inner if 0 < z < size - 1 else powers)[abs(z - y)] for z in range(size)]
+        whole = sum(weights, Fraction(0))
+        rows.append(tuple(weight / whole for weight in weights))
+    return tuple(rows)
 
 
 def _by_program(
