@@ -40,14 +40,15 @@ def error(parts: list[float], sizes: list[float], uses: Uses, power: int) -> flo
     """The sum of the logarithms of the variances of all numbers."""
     return sum(
         math.log(sum((float(weight) * sizes[i]) ** 2 / parts[i] ** power for i, weight in number))
-        for number in uses
+        for number in uses.numbers
     )
 
 
 ONE = Fraction(1)
-AVERAGE: Uses = (((0, ONE), (1, Fraction(25, 1024))),)
-COUNT_AND_AVERAGE: Uses = (((2, ONE),), *AVERAGE)
-CROSSED: Uses = (((0, ONE),), ((0, ONE), (1, Fraction(2))), ((2, ONE), (1, ONE)))
+Weighed = list[tuple[int, Fraction]]
+AVERAGE = Uses((((0, ONE), (1, Fraction(25, 1024))),))
+COUNT_AND_AVERAGE = Uses((((2, ONE),), *AVERAGE.numbers))
+CROSSED = Uses((((0, ONE),), ((0, ONE), (1, Fraction(2))), ((2, ONE), (1, ONE))))
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -67,13 +68,53 @@ def test_no_other_split_has_a_smaller_error(sizes: list[float], uses: Uses, powe
 
 
 def test_numbers_that_need_alike_share_alike() -> None:
-    apart: Uses = tuple(((i, ONE),) for i in range(3))
+    apart = Uses(tuple(((i, ONE),) for i in range(3)))
     assert _split([1.0, 1000.0, 3.0], apart, 2) == [Fraction(1, 3)] * 3
 
 
 def test_the_average_takes_more_for_its_sum_than_for_its_count() -> None:
     parts = [float(part) for part in _split([500.0, 10240.0], AVERAGE, 2)]
     assert parts == pytest.approx([0.6135, 0.3865], abs=2e-3)  # 1 : (1/2)^(2/3)
+
+
+some_weights = some.lists(
+    some.tuples(some.integers(0, 3), some.fractions(0, 10**9) | some.just(Fraction(10) ** 140)), max_size=4
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sizes=some.lists(some.floats(1, 1e18), min_size=1, max_size=4),
+    numbers=some.lists(some_weights, max_size=4),
+    divisors=some.lists(some_weights, max_size=3),
+    power=some.sampled_from([1, 2]),
+    reach=some.sampled_from([0.0, 1e-300, 1e-9, 1e-3, 1.0, 1e9, 1e300]),
+)
+def test_no_measure_gets_less_than_a_tenth_of_an_even_share(
+    sizes: list[float], numbers: list[Weighed], divisors: list[Weighed], power: int, reach: float
+) -> None:
+    places = {i: i for i in range(len(sizes))}
+    uses = Uses(tuple(map(tuple, numbers)), tuple(map(tuple, divisors))).of(places)
+    parts = _split(sizes, uses, power, reach)
+    assert sum(parts) == 1
+    assert min(parts) >= Fraction(1, 10 * len(sizes))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("near", [0.01, 0.03, 0.1])
+def test_a_divisor_is_kept_from_zero_where_slopes_do_not_feel_it(near: float, power: int) -> None:
+    """The number feels the first alone, and is divided by the second, whose error is `near` at best."""
+    uses = Uses((((0, ONE),),), (((1, ONE),),))
+    found = [float(part) for part in _split([1.0, 1.0], uses, power, reach=near)]
+
+    def wide(part: float) -> float:
+        gap = 1 - near**2 / part**power
+        return math.inf if gap <= 0 else math.log(1 - part) * -power / 2 - math.log(gap)
+
+    best = min(wide(k / 1000) for k in range(50, 999))
+    assert wide(found[1]) <= best + 1e-3
+    lost = _split([1.0, 1.0], uses, power, reach=1e6)  # nothing helps: it takes no more than two fifths
+    assert float(lost[1]) == pytest.approx(0.4, abs=1e-3)
 
 
 def test_rho_buys_gaussian_noise_of_half_the_variance() -> None:

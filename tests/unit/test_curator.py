@@ -22,7 +22,7 @@ from tests.support import Row, answer, make, opened, wild_table
 import sfumato as sf
 from sfumato.budget import Share
 from sfumato.budget.composition import zcdp
-from sfumato.curator.calibrate import calibrate
+from sfumato.curator.calibrate import Uses, calibrate
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Additive, Distance, Distances, Geometric, Guarantee, Private, Step
@@ -233,7 +233,7 @@ def test_calibrate_splits_the_price_evenly_and_exactly() -> None:
 
 
 @pytest.mark.parametrize("price", [Guarantee.parse("0.1"), Guarantee.read(rho="0.01")])
-@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(30)])
+@pytest.mark.parametrize("weight", [Fraction(1, 2), Fraction(1), Fraction(15)])
 def test_the_price_of_an_average_is_split_so_that_its_error_is_smallest(
     price: Guarantee, weight: Fraction
 ) -> None:
@@ -241,7 +241,7 @@ def test_the_price_of_an_average_is_split_so_that_its_error_is_smallest(
     both = tuple(
         Distances(Distance(l0=1, linf=Fraction(1)), Distance(l0=1, linf=Fraction(1))) for _ in range(2)
     )
-    query = calibrate((COUNT, COUNT), both, price, (((0, Fraction(1)), (1, weight)),))
+    query = calibrate((COUNT, COUNT), both, price, Uses((((0, Fraction(1)), (1, weight)),)))
     bounds = [step.bound() for step in query.steps]
     first, second = ((each.epsilon if price.rho is None else each.rho) or Fraction(0) for each in bounds)
     power = 2 / 3 if price.rho is None else 1

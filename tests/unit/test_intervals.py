@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pytest
 
+from sfumato.curator.calibrate import Uses
 from sfumato.curator.intervals import WHOLE, Errors, _function_ends, _laplace_pair, _range_around, uses
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
+from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.plan import (
     Arithmetic,
@@ -28,9 +30,11 @@ from sfumato.queries.plan import (
     Plan,
     Released,
     Spread,
+    Sum,
     Weighted,
 )
-from sfumato.queries.relations import Scan
+from sfumato.queries.relations import Scan, Where
+from sfumato.queries.rewrite import Aggregate, _Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -372,11 +376,95 @@ def plan(*outputs: Expression, measures: int = 2, order: tuple[Expression, ...] 
 
 
 def test_uses_say_which_measures_a_number_is_made_of_and_how_much_it_feels_each() -> None:
-    assert uses(plan(r(0), r(1, 3))) == (((0, Fraction(1)),), ((1, Fraction(3)),))
-    (both,) = uses(plan(Arithmetic("-", r(0), r(1, 2))))
+    assert uses(plan(r(0), r(1, 3))) == Uses((((0, Fraction(1)),), ((1, Fraction(3)),)))
+    (both,) = uses(plan(Arithmetic("-", r(0), r(1, 2)))).numbers
     assert dict(both) == {0: 1, 1: 2}
-    assert uses(plan(KeyOf(0), r(1))) == (((1, Fraction(1)),),)
-    assert uses(plan(r(0), order=(r(1),))) == (((0, Fraction(1)),), ((1, Fraction(1)),))
-    assert uses(plan(n(7))) == ()
-    (ratio,) = uses(plan(Arithmetic("/", r(0), r(1))))  # a thousand by a thousand: both alike
-    assert float(dict(ratio)[0]) == pytest.approx(float(dict(ratio)[1]), rel=0.05)
+    assert uses(plan(KeyOf(0), r(1))) == Uses((((1, Fraction(1)),),))
+    assert uses(plan(r(0), order=(r(1),))) == Uses((((0, Fraction(1)),), ((1, Fraction(1)),)))
+    assert uses(plan(n(7))) == Uses(())
+    found = uses(plan(Arithmetic("/", r(0), r(1))))  # a thousand by a thousand: both alike
+    (ratio,), (divisor,) = found.numbers, found.divisors
+    assert dict(ratio) == {0: Fraction(0.001), 1: Fraction(0.001)}
+    assert divisor == ((1, Fraction(0.001)),)  # one row is a thousandth of it
+
+
+def test_slopes_are_those_of_the_value() -> None:
+    """At every point, of every kind of arithmetic: against differences of `value`."""
+    cell = Fraction(1000)
+    found = errors(1, 1)
+    for expression in (
+        Arithmetic("*", r(0), r(1, 3)),
+        Arithmetic("/", r(0, 5), Arithmetic("+", r(1), n(7))),
+        Arithmetic("-", Function("square", (r(0),)), r(1, 700)),
+        Function("root", (Arithmetic("*", r(0), r(1)),)),
+        Function("abs", (Arithmetic("-", r(0), r(1, 9)),)),
+        Function("greatest", (r(0, 2), r(1))),
+        Function("least", (r(0, 2), r(1))),
+        Function("greatest", (r(0), n(10**9))),  # a bound that is never the typical value
+        Function("round", (r(0), n(-1))),
+        Mean(r(0, 3), r(1), Fraction(0), Fraction(2)),  # as if it were not cut
+        r(0),
+    ):
+        (weights,) = uses(plan(expression)).numbers
+        for i in range(2):
+            moved = [Fraction(1), Fraction(0)] if i == 0 else [Fraction(0), Fraction(1)]
+            smooth: Expression = expression
+            if isinstance(expression, Mean):
+                smooth = Arithmetic("/", expression.total, expression.count)
+            if isinstance(expression, Function) and expression.name in ("round", "greatest"):
+                smooth = expression.arguments[0]
+            ends = [
+                found.value(smooth, [[cell + sign * moved[0]], [cell + sign * moved[1]]])  # type: ignore[list-item]
+                for sign in (1, -1)
+            ]
+            slope = abs((ends[0] - ends[1]) / 2)  # type: ignore[operator]
+            assert float(dict(weights).get(i, 0)) == pytest.approx(float(slope), rel=1e-5)
+
+
+def test_what_has_no_value_at_a_point_is_left_out_there() -> None:
+    nothing = Arithmetic("-", r(0), r(0))
+    assert uses(plan(Arithmetic("/", r(0), nothing))) == Uses(())
+    assert uses(plan(Function("root", (nothing,)))) == Uses(())
+    assert uses(plan(Function("root", (Arithmetic("-", r(0), n(10**6)),)))) == Uses(())
+    assert uses(plan(Function("root", (Arithmetic("*", r(0), n(10**700)),)))) == Uses(())  # no float holds it
+    (huge,) = uses(plan(Arithmetic("*", r(0), n(10**700)))).numbers
+    assert math.isfinite(float(huge[0][1]) ** 2)
+
+
+def averages(centre: int, limit: int | None, tuned: Tuned | None, where: bool = False) -> Plan:
+    """An average by a sum around a centre and a count, of a value from 0 to 100 on a grid of 1."""
+    value = Field("t0.x", Domain("integer", Fraction(0), Fraction(100), tuned=tuned))
+    total = Sum(value, Clamp(Fraction(0), Fraction(100), 0), 2, centre, limit)
+    scan = Scan(0, "t", None, 2, False)
+    relation = Where(scan, Field("t0.b", Domain("boolean"))) if where else scan
+    back = ((Fraction(1), Released(0, 0)), (Fraction(centre, 1024), Released(1, 0)))
+    mean = Mean(Weighted(back), r(1, Fraction(1, 1024)), Fraction(0), Fraction(100))
+    return Plan(relation, (), (total, Moments((value,), (), 0, False, 2)), (Output("a", mean),))
+
+
+@pytest.mark.parametrize("centre", [0, 1, 50, 99, 100])
+@pytest.mark.parametrize("limit", [1, 20, 200, 10**6])
+def test_an_average_near_its_tuned_centre_feels_its_sum_most(centre: int, limit: int) -> None:
+    tuned = Tuned(Fraction(centre), Fraction(200), Fraction(limit))
+    plain, chosen = (uses(averages(centre, limit, tuned, where=where)) for where in (False, True))
+    for found in (plain, chosen):
+        at, beside = map(dict, found.numbers)  # above the centre and below it are the same
+        assert at == {0: Fraction(0.001)}
+        assert beside[0] == Fraction(0.001)
+        assert found.divisors == (((1, Fraction(1 / 1024 / 1000)),),) * 2
+    far = [float(dict(each.numbers[1])[1]) for each in (plain, chosen)]
+    assert far[0] <= far[1] <= 100 / 32 / 1024 / 1000  # never more than a 32nd of the bounds
+    assert far[1] <= limit / 2 / 8 / 1024 / 1000
+
+
+def test_a_covariance_over_a_variance_feels_both() -> None:
+    x, y = (Field(f"t0.{name}", Domain("number", Fraction(-1), Fraction(1), 10)) for name in "xy")
+    clamp = Clamp(Fraction(-1), Fraction(1), 10)
+    both, one = Moments((x, y), (clamp, clamp), 1, False, 3), Moments((x,), (clamp,), 2, False, 3)
+    top = _Vector(0, both).shown(Aggregate("covar_pop", (x, y)))
+    bottom = _Vector(1, one).shown(Aggregate("var_pop", (x,)))
+    question = Plan(
+        Scan(0, "t", None, 3, False), (), (both, one), (Output("slope", Arithmetic("/", top, bottom)),)
+    )
+    for weights in uses(question).numbers:
+        assert min(float(weight) for _, weight in weights) > max(float(weight) for _, weight in weights) / 10

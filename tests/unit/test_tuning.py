@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import numpy as np
 import pytest
+from benchmarks.rightness.tuned import cases
 from tests.support import literal
 
 import sfumato as sf
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sfumato.curator.database import Database
+    from sfumato.curator.database import Database, Question
+    from sfumato.mechanisms import Private, Step
+    from sfumato.queries.plan import Measure
 
 POLICY = """
 [source]
@@ -360,3 +363,35 @@ def test_questions_that_tune_are_not_asked_together(tmp_path: Path) -> None:
     question = db.sql("SELECT COUNT(*) FROM orders", epsilon=1, tune="0.1")
     with pytest.raises(InvalidParameter, match="with tune"):
         db.batch([question])
+
+
+# What it is worth ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_caps_that_fit_never_make_an_answer_worse() -> None:
+    """Random policies, data, prices and questions: the predicted error is at most 1.1 times that without.
+
+    The seed is fixed, so it does not fail by chance. `benchmarks/right.py` tries more.
+    """
+    found = list(cases(seed=20, worlds=5))
+    assert len(found) >= 70
+    assert max(case.ratio for case in found) <= 1.1
+    assert min(case.least for case in found) >= 0.0999  # a scale is rounded up, so a part is not all spent
+
+
+def test_an_average_near_its_tuned_centre_spends_little_on_its_count(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    amounts = np.clip(rng.normal(200, 50, 4000), -1000, 1000)
+    db = shop(tmp_path, [(i, int(amount), None, "a") for i, amount in enumerate(amounts)])
+    with_caps, _ = db.tune("orders", epsilon="50", columns=["amount"])
+    declared = replace(db.policy, tables=(replace(db.policy.tables[0], tuning=with_caps),))
+    for sql, most in (("", 0.15), (" GROUP BY kind", 0.3)):
+        question = db._asked(f"SELECT AVG(amount) FROM orders{sql}", declared, Guarantee.parse("1"))
+        parts = {type(m).__name__: s.bound().epsilon for m, s in steps_of(question)}
+        assert parts["Moments"] is not None
+        assert 0.05 <= float(parts["Moments"]) <= most
+
+
+def steps_of(question: Question) -> list[tuple[Measure, Step[Private]]]:
+    return list(zip(question.plan.measures, question.query.steps, strict=True))

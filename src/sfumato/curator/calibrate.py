@@ -29,6 +29,8 @@ from sfumato.mechanisms.mechanism import Symmetric, bisected
 from sfumato.queries.plan import Kinds, Selected, Spread
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sfumato.mechanisms import Distances
     from sfumato.queries.plan import Measure
 
@@ -40,7 +42,32 @@ SELECTION = Fraction(3, 10)  # of an epsilon, where the groups themselves are pr
 MISSED = Fraction(1, 100)  # the chance that the interval of a quantile misses it
 ENDS = (Fraction(2, 3), Fraction(1, 6), Fraction(1, 6))  # of a quantile's price: its value, and its two ends
 
-Uses = tuple[tuple[tuple[int, Fraction], ...], ...]  # for every number asked for: measures and their weights
+LEAST_SHARE = Fraction(1, 10)  # of an even share of the price: no measure gets less
+NEAR = (
+    0.25  # the square of a divisor's error, in parts of itself, up to which more is paid to keep it from zero
+)
+TURNS = 300  # of the search for the split
+MOST = 1e140  # of an error whose square is taken, in floats
+AT_95 = (1.96, math.log(20))  # how far noise reaches at 95%: of sigma 1, and of scale 1
+
+Weights = tuple[tuple[int, Fraction], ...]  # measures, and how much something feels an error in each
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What each number asked for feels of the measures, and each of their divisors, in parts of itself."""
+
+    numbers: tuple[Weights, ...]
+    divisors: tuple[Weights, ...] = ()
+
+    def of(self, places: Mapping[int, int]) -> Uses:
+        """The same where measures have other places; what has none is left out."""
+
+        def kept(all_: tuple[Weights, ...]) -> tuple[Weights, ...]:
+            found = (tuple((places[i], weight) for i, weight in each if i in places) for each in all_)
+            return tuple(each for each in found if each)
+
+        return Uses(kept(self.numbers), kept(self.divisors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +111,8 @@ def calibrate(
     is half that of geometric noise at the same rho and distance. In epsilon with delta, whichever of the two
     has the smaller variance. Quantiles and modes are chosen by the exponential mechanism. `uses` says which
     measures each number asked for is made of: the price is split so that the product of their errors is
-    smallest, which favours none for the unit it happens to be in. Where the groups are private, three tenths
+    smallest, which favours none for the unit it happens to be in, and so that divisors stay away from zero.
+    No measure gets less than a tenth of an even share. Where the groups are private, three tenths
     of epsilon and all of delta decide which are shown.
 
     Guarantee: `spend`. Proof: each step costs at most its part, by the guarantee of its mechanism; with a
@@ -100,7 +128,7 @@ def calibrate(
     Gaussian(sigma_squared=Fraction(50, 1))
     """
     if uses is None:
-        uses = tuple(((i, Fraction(1)),) for i in range(len(distances)))
+        uses = Uses(tuple(((i, Fraction(1)),) for i in range(len(distances))))
     return _calibrated(measures, distances, spend, uses)
 
 
@@ -115,9 +143,8 @@ def _calibrated(
     for i in chosen:
         steps[i], spend = _partition(measures[i], distances[i], spend)
     left = {i: place for place, i in enumerate(rest)}
-    fewer = tuple(tuple((left[i], weight) for i, weight in number if i in left) for number in uses)
     kinds, far = tuple(measures[i] for i in rest), tuple(distances[i] for i in rest)
-    found = _steps(kinds, far, spend, tuple(number for number in fewer if number)) if rest else ()
+    found = _steps(kinds, far, spend, uses.of(left)) if rest else ()
     for i, step in zip(rest, found, strict=True):
         steps[i] = step
     return Query(tuple(steps[i] for i in range(len(measures))), whole)
@@ -144,7 +171,8 @@ def _steps(
 ) -> tuple[Step[Private], ...]:
     presences = [each.presence for each in distances]
     if spend.rho is not None:
-        parts = _split([math.sqrt(_l2_squared(each)) for each in presences], uses, power=1)
+        reach = AT_95[0] / math.sqrt(2 * spend.rho)
+        parts = _split([math.sqrt(_l2_squared(each)) for each in presences], uses, power=1, reach=reach)
         rhos = [spend.rho * part for part in parts]
         noisy = _gaussian(distances, rhos)
         return tuple(
@@ -152,7 +180,8 @@ def _steps(
             for measure, each, rho, step in zip(measures, distances, rhos, noisy, strict=True)
         )
     assert spend.epsilon is not None
-    parts = _split([float(_l1(each)) for each in presences], uses, power=2)
+    reach = AT_95[1] / float(spend.epsilon)
+    parts = _split([float(_l1(each)) for each in presences], uses, power=2, reach=reach)
     shares = [spend.epsilon * part for part in parts]
     pure = tuple(
         _choice(measure, each, share, None)
@@ -229,10 +258,11 @@ def _gaussian_for(
     None as soon as the product of its variances, which decides as it did for the split, is not below `most`.
     """
     assert spend.epsilon is not None
-    parts = _split([math.sqrt(_l2_squared(each.presence)) for each in distances], uses, power=1)
     far = 1 << 20  # one shift by 2^20 steps on a line is as good as any
     one = Distance(l0=1, linf=Fraction(far))
     rho = far**2 / (2 * Gaussian.at(epsilon=spend.epsilon, delta=spend.delta, distance=one).sigma_squared)
+    sizes = [math.sqrt(_l2_squared(each.presence)) for each in distances]
+    parts = _split(sizes, uses, power=1, reach=AT_95[0] / math.sqrt(2 * rho))
     for tried in range(TRIES):
         steps = _gaussian(distances, [rho * part for part in parts])
         if _spread(steps) >= most:
@@ -258,29 +288,68 @@ def count_within(
     return calibrate((measure,), (distances,), currency.of(Fraction(thousandths, 1000))).guarantee(), error
 
 
-def _split(sizes: list[float], uses: Uses, power: int) -> list[Fraction]:
+def _split(sizes: list[float], uses: Uses, power: int, reach: float = 0.0) -> list[Fraction]:
     """The part of the price for each measure. Its error is weight * size / part^(power/2).
 
     The sum of ln(variance) over the numbers asked for is convex in the logarithms of the parts. It is
-    smallest where each part is the sum of its shares in their variances. That is iterated, each time
-    1/(1 + power) of the way: the whole way would overshoot.
+    smallest where each part is the sum of its shares in their variances. For a divisor, -ln(1 - g) is added,
+    where g is the square of its error at 95% in parts of itself: by so much Fieller's interval is wider than
+    slopes say; beyond a g of `NEAR` no more is paid for it. `reach` is the error at 95% of a measure of size
+    1 at the whole price. The search goes a part of the way each time: the whole way would overshoot.
     """
     count = len(sizes)
+    if count == 1:
+        return [Fraction(1)]
+    numbers = [_variances(each, sizes) for each in uses.numbers]
+    divisors = [_variances(each, [size * reach for size in sizes]) for each in uses.divisors]
+    floor = float(LEAST_SHARE / count)
     parts = [1 / count] * count
-    for _ in range(100):
-        fresh = [0.0] * count
-        for number in uses:
-            heavy = {i: (float(weight) * sizes[i]) ** 2 / parts[i] ** power for i, weight in number}
-            total = sum(heavy.values())
-            for i, each in heavy.items():
-                fresh[i] += each / total if total else 1 / len(heavy)
-        fresh = [max(each, 1e-3) for each in fresh]  # what no number needs is measured all the same
-        parts = [part * (each / part) ** (1 / (1 + power)) for part, each in zip(parts, fresh, strict=True)]
-        parts = [part / sum(parts) for part in parts]
+    for _ in range(TURNS):
+        fresh = [1e-9] * count
+        for number in numbers:
+            _shared(fresh, {i: each / parts[i] ** power for i, each in number.items()}, 1.0)
+        for divisor in divisors:
+            off = {i: each / parts[i] ** power for i, each in divisor.items()}
+            near = min(sum(off.values()), NEAR)
+            _shared(fresh, off, 2 * near / (1 - near))
+        whole = sum(fresh)
+        moved = [p * (f / whole / p) ** (1 / (2 + 2 * power)) for p, f in zip(parts, fresh, strict=True)]
+        before, parts = parts, _above(floor, moved)
+        if max(abs(a - b) for a, b in zip(before, parts, strict=True)) < 1e-10:
+            break
+    return _in_pieces(parts)
+
+
+def _variances(weights: Weights, sizes: list[float]) -> dict[int, float]:
+    """What each measure adds to a variance at the whole price."""
+    return {i: min(float(weight) * sizes[i], MOST) ** 2 for i, weight in weights if weight}
+
+
+def _shared(fresh: list[float], variances: dict[int, float], weight: float) -> None:
+    """Add to each measure its share in the variance of a number."""
+    whole = sum(variances.values())
+    for i, each in variances.items():
+        fresh[i] += weight * each / whole if whole else 0.0
+
+
+def _above(floor: float, parts: list[float]) -> list[float]:
+    """The parts in proportion, adding up to 1, none below the floor."""
+    low: set[int] = set()
+    while True:
+        left = (1 - floor * len(low)) / sum(part for i, part in enumerate(parts) if i not in low)
+        below = {i for i, part in enumerate(parts) if i not in low and part * left < floor}
+        if not below:
+            return [floor if i in low else part * left for i, part in enumerate(parts)]
+        low |= below
+
+
+def _in_pieces(parts: list[float]) -> list[Fraction]:
+    """The same as fractions that add up to exactly 1, still none below the floor."""
+    count = len(parts)
     if max(parts) - min(parts) < 1e-9:
         return [Fraction(1, count)] * count
     pieces = PARTS * count
-    whole = [1 + math.floor(part * (pieces - count)) for part in parts]
+    whole = [max(math.floor(part * pieces), math.ceil(PARTS * LEAST_SHARE)) for part in parts]
     whole[whole.index(max(whole))] += pieces - sum(whole)
     return [Fraction(part, pieces) for part in whole]
 

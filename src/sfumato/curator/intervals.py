@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
-    Compared,
     Expression,
     Function,
     KeyOf,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sfumato.curator.calibrate import Query, Uses
+    from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Line
-    from sfumato.queries.plan import Having, Measure, Plan
+    from sfumato.queries.plan import Measure, Plan
 
 Ends = tuple[float, float]
 Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval
@@ -56,10 +56,8 @@ WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
 TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
-STEEPEST = Fraction(10) ** 140  # of the slopes that a price is split by
 TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
-EXAMPLE = 1000  # rows of a group, where an error depends on how many there are
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
 
@@ -458,55 +456,6 @@ def _function_ends(name: str, ends: list[Ends]) -> Ends:
         case "least":
             return min(each[0] for each in ends), min(each[1] for each in ends)
     return max(each[0] for each in ends), max(each[1] for each in ends)
-
-
-def uses(plan: Plan) -> Uses:
-    """Which measures each number of a plan is made of, and how much it feels an error in each.
-
-    Found by trying: for a group of a thousand rows, spread evenly over the cells of every measure, each
-    released integer is moved by the worth of one row.
-    """
-    errors = Errors((None,) * len(plan.measures), plan.measures)
-    drawn = [[_typical(measure)] * measure.places for measure in plan.measures]
-    found: list[tuple[tuple[int, Fraction], ...]] = []
-    shown = [output.expression for output in plan.outputs] + [expression for expression, _ in plan.order]
-    shown += _compared(plan.having)
-    for expression in shown:
-        if isinstance(expression, KeyOf):
-            continue
-        if isinstance(expression, Chosen):
-            found.append(((expression.measure, Fraction(1)),))
-            continue
-        before = errors.value(expression, drawn)
-        weights: dict[int, float] = {}
-        for i, measure in enumerate(plan.measures):
-            for place in range(measure.places if measure.places <= 16 else 0):
-                step = max(drawn[i][place] // 50, 1)
-                drawn[i][place] += step
-                after = errors.value(expression, drawn)
-                drawn[i][place] -= step
-                if before is not None and after is not None and after != before:
-                    slope = float(min(abs(after - before) / step, STEEPEST))
-                    weights[i] = weights.get(i, 0.0) + slope * slope
-        if weights:
-            found.append(tuple((i, Fraction(math.sqrt(weight))) for i, weight in weights.items()))
-    return tuple(found)
-
-
-def _compared(having: Having | None) -> list[Expression]:
-    """The numbers that a condition on released rows looks at."""
-    if having is None:
-        return []
-    if isinstance(having, Compared):
-        return [having.left, having.right]
-    return [each for part in having.parts for each in _compared(part)]
-
-
-def _typical(measure: Measure) -> int:
-    """What a cell holds in a group of a thousand rows."""
-    if isinstance(measure, Spread):
-        return measure.cells // 2
-    return max(1, EXAMPLE * measure.cap // ((getattr(measure, "rows", 1) or 1) * measure.cells))
 
 
 @lru_cache(maxsize=4096)
