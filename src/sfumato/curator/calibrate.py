@@ -224,8 +224,11 @@ def _choice(
 
 
 def _reach(scale: Fraction, cells: int) -> Fraction:
-    """How far an end must aim beyond the rank, so as to miss it with half the chance that is allowed."""
-    return Fraction(math.ceil(scale * numbers.log(2 * cells / MISSED).high) + 1)
+    """How far an end must aim beyond the rank, so that both together miss it as seldom as is allowed.
+
+    A lower end misses by a cell above the quantile, an upper one by a cell below: each cell counts once.
+    """
+    return Fraction(math.ceil(scale * numbers.log(cells / MISSED).high) + 1)
 
 
 def _inward(scale: Fraction, cells: int) -> Fraction:

@@ -18,7 +18,6 @@ they are used, they are rounded towards wider intervals.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -26,6 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.curator.central import Known, central_of, central_reader, correlation_of, correlation_reader
+from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.plan import (
@@ -42,7 +43,7 @@ from sfumato.queries.plan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Line
     from sfumato.queries.plan import Measure, Plan
 
-Ends = tuple[float, float]
-Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
@@ -60,27 +59,6 @@ TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rou
 GRID = 1024  # blocks of each law when several are convolved
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """constant + sum of weight * released integer."""
-
-    constant: Fraction
-    weights: Mapping[Released, Fraction]
-
-    def at(self, drawn: Sequence[Sequence[int]]) -> Fraction:
-        """Its value for released integers."""
-        terms = (weight * drawn[r.measure][r.place] for r, weight in self.weights.items())
-        return self.constant + sum(terms, Fraction(0))
-
-    def plus(self, other: Linear, factor: Fraction) -> Linear:
-        """self + factor * other."""
-        weights = dict(self.weights)
-        for released, weight in other.weights.items():
-            weights[released] = weights.get(released, Fraction(0)) + factor * weight
-        kept = {released: weight for released, weight in weights.items() if weight}
-        return Linear(self.constant + factor * other.constant, kept)
 
 
 NOTHING = Linear(Fraction(0), {})
@@ -158,9 +136,17 @@ class Errors:
             return around
         if ratio is not None:
             return self._fieller(*ratio, tail)
+        if (central := central_of(expression)) is not None:
+            return central_reader(self._known, central, tail)
+        if (correlation := correlation_of(expression)) is not None:
+            return correlation_reader(self._known, correlation, tail)
         assert isinstance(expression, Arithmetic)
         left, right = self._readers((expression.left, expression.right), tail)
         return lambda drawn: _combine(expression.operator, left(drawn), right(drawn))
+
+    @property
+    def _known(self) -> Known:
+        return Known(self._mean, self._mean_reader, self.radius, self._box_radius, self.noises)
 
     def _readers(self, expressions: Sequence[Expression], tail: Fraction) -> list[Reader]:
         """Readers that all hold at once: each part gets its share of the error probability."""
@@ -320,6 +306,8 @@ class Errors:
             return 0
         if isinstance(expression, (Mean, Chosen)) or self._ratio(expression):
             return 1
+        if central_of(expression) or correlation_of(expression):
+            return 1
         if isinstance(expression, Function):
             return sum(self._parts(each) for each in expression.arguments)
         assert isinstance(expression, Arithmetic)
@@ -372,6 +360,22 @@ class Errors:
 
         return within
 
+    def _box_radius(
+        self, laws: Sequence[Line], sizes: tuple[NDArray[np.float64], NDArray[np.float64]], tail: Fraction
+    ) -> float:
+        """As `_radius`, for all weights whose sizes lie between the two that are given."""
+        share = tail / (len(laws) * self.times)
+        union = sum(float(high) * law.window(share)[-1] for law, high in zip(laws, sizes[1], strict=True))
+        order = np.argsort(-sizes[1])
+        most = float(sizes[1][order[0]])
+        if not most:
+            return 0.0
+        ranges = [_range_outward(sizes[0][i] / most, sizes[1][i] / most) for i in order]
+        several = _several(
+            tuple((laws[i], *ends) for i, ends in zip(order, ranges, strict=True)), self.times, tail
+        )
+        return _above(min(several * most, union * self.times * (1 + TRIFLE)))
+
     def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
         """The weights of both for every released integer, and its noise."""
         found = []
@@ -405,6 +409,15 @@ def _range_around(ratio: float) -> tuple[float, float]:
         return 0.0, 2.0**-20
     knot = math.floor(math.log2(ratio) * KNOTS)
     return min(2 ** (knot / KNOTS), ratio), max(2 ** ((knot + 1) / KNOTS), ratio)
+
+
+def _range_outward(low: float, high: float) -> tuple[float, float]:
+    """The range, widened to knots: many ranges share one, so its radius is computed once."""
+    if high < 2**-20:
+        return 0.0, 2.0**-20
+    up = math.ceil(math.log2(high) * 2 * KNOTS) / (2 * KNOTS)
+    down = 0.0 if low < 2**-20 else 2 ** (math.floor(math.log2(low) * 2 * KNOTS) / (2 * KNOTS))
+    return min(down, low), max(2**up, high)
 
 
 def _arithmetic(operator: str, a: Fraction, b: Fraction) -> Fraction:
