@@ -1,4 +1,4 @@
-"""What must be right about every answer, in numbers: `python benchmarks/right.py [--smoke] [--only NAME ...]`.
+"""What must be right about every answer, in numbers: `python benchmarks/right.py [--smoke] [--only NAME]`.
 
 Bars:
   meaning   random questions whose noiseless answer differs from the engine's own

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import duckdb
 from scipy.stats import ks_2samp
-
 from tests.serving import Server, serving
 
 import sfumato as sf

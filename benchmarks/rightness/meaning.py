@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from benchmarks.rightness import Bar
 
+
 def measured(_: Path, smoke: bool) -> list[Bar]:
     """As many questions as it takes to compare 20,000 numbers, about."""
     tally, differing = Tally(), 0

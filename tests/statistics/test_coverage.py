@@ -12,6 +12,7 @@ from tests.unit.test_intervals import TAIL, errors, r
 from sfumato.exact.coins import Tape
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.plan import (
+    Aggregate,
     Arithmetic,
     Clamp,
     Expression,
@@ -22,7 +23,7 @@ from sfumato.queries.plan import (
     Released,
     Weighted,
 )
-from sfumato.queries.rewrite import Aggregate, _Vector
+from sfumato.queries.rewrite import _Vector
 
 if TYPE_CHECKING:
     from sfumato.curator.intervals import Errors

@@ -17,6 +17,7 @@ from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.plan import (
+    Aggregate,
     Arithmetic,
     Chosen,
     Clamp,
@@ -34,7 +35,7 @@ from sfumato.queries.plan import (
     Weighted,
 )
 from sfumato.queries.relations import Scan, Where
-from sfumato.queries.rewrite import Aggregate, _Vector
+from sfumato.queries.rewrite import _Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
