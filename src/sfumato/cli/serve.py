@@ -160,7 +160,7 @@ def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]
         name = table.name.replace('"', '""')
         price = {database.ledger.total.currency: "0.1"}
         question = database.sql(f'SELECT COUNT(*) FROM "{name}"', **price)
-        due = deadline(question.plan, database.policy, config.settings.pace)
+        due = deadline(question.plan, database.policy, config.settings.pace, database.alike)
         began = time.monotonic()
         database.drawn(question.plan, question.query)  # sealed, and thrown away: for the owner's clock alone
         took = round(time.monotonic() - began, 3)

@@ -516,6 +516,10 @@ class Database:
         """Refuse, before anything is charged, to answer from a copy of data that changed."""
         self._source.check_version()
 
+    def alike(self, table: str, column: str) -> int:
+        """How many rows of a public table have the same value of a column, at most; of "", all its rows."""
+        return self._source.alike(table, column)
+
     @property
     def left(self) -> Guarantee:
         """What whoever asks can still spend: of the total, and of a share if there is one."""

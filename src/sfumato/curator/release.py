@@ -36,7 +36,7 @@ from sfumato.queries.plan import (
     Sum,
     Weighted,
 )
-from sfumato.queries.relations import joins_of
+from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
 from sfumato.queries.words import spoken
 from sfumato.utility.gain import guess, nearness, weighted
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp, Measure
+    from sfumato.queries.relations import Join
     from sfumato.utility.gain import Gain
 
 TINY = 1e-200  # a narrower interval counts as a point
@@ -500,11 +501,8 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
         cut += [said for said in _cuts(measure, plan) if said not in cut]
     if plan.relation.by_person:
         cut.append("rows without a person are dropped")
-    for join in joins_of(plan.relation):
-        if join.partners is not None:
-            side, most = join.partners
-            names = " and ".join(sorted((join.left if side == "left" else join.right).tables))
-            cut.append(f"of one person at most {most:,} rows of {names} are joined with the same row")
+    for chain in chains_of(plan.relation):
+        cut += _joined(chain)
     if plan.keys and not plan.private_keys:
         names = ", ".join(spoken(key.expression) for key in plan.keys)
         cut.append(f"rows whose {names} is not a declared key are dropped")
@@ -513,6 +511,16 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     if cut:
         notes.append(f"Not covered by the intervals: {'; '.join(cut)}.")
     return notes
+
+
+def _joined(chain: Join) -> list[str]:
+    """What joins take of one person, in words."""
+    kept, said = cuts(chain), []
+    for side in sides_of(chain):
+        if (each := kept.get(number_of(side))) is not None:
+            names, alike = " and ".join(sorted(side.tables)), " with the same row" if each.alike else ""
+            said.append(f"of one person at most {each.rows:,} rows of {names} are joined{alike}")
+    return list(dict.fromkeys(said))
 
 
 def _cuts(measure: Measure, plan: Plan) -> list[str]:

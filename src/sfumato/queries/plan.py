@@ -530,18 +530,28 @@ class Plan:
     @property
     def scalars(self) -> Iterator[Scalar]:
         """Every expression on a row that anything in it uses."""
+        yield from self.measured
+        yield from scalars_of(self.relation)
+
+    @property
+    def measured(self) -> Iterator[Scalar]:
+        """Every expression on a row of the relation that is grouped by or measured."""
         yield from (key.expression for key in self.keys)
         for measure in self.measures:
             if isinstance(measure, Moments):
                 yield from measure.values
             elif not isinstance(measure, Selected) and measure.value is not None:
                 yield measure.value
-        yield from scalars_of(self.relation)
 
     @property
     def fields(self) -> set[Field]:
         """Every column that anything in it uses."""
         return set(itertools.chain.from_iterable(fields(each) for each in self.scalars))
+
+    @property
+    def shown(self) -> set[Field]:
+        """Every column of the relation that is grouped by or measured."""
+        return set(itertools.chain.from_iterable(fields(each) for each in self.measured))
 
     @property
     def selects(self) -> bool:

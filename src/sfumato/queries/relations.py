@@ -8,7 +8,7 @@ rows of one unit can add up to. Every node here keeps the rows separable, and th
 * a scan drops rows without a unit; through a foreign key, a row is there once for every unit it refers to;
 * a condition looks at one row;
 * a join with a public table adds public values to a row; a join of two tables of people joins rows of the
-  same unit only, and of one side only so many of them; a LEFT JOIN keeps the rows of its left side, which
+  same unit only, and of each side only so many of them; a LEFT JOIN keeps the rows of its left side, which
   must not be public;
 * a fold adds up rows of one unit;
 * a union keeps the units of its parts.
@@ -21,6 +21,7 @@ Theorem: docs/explanation/distances.md#separable-relations.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Field, Scalar
 
 FEWEST, MOST = 64, 1000  # rows of one person on one side of a join: as many as declared, within these
+PAIRS = 10**6  # rows that joins of tables of people make of one person's rows, at most
 UNIT = "u"  # what the column of the unit is called in every relation
 
 
@@ -121,19 +123,15 @@ class Join:
     single: bool = False
 
     @property
-    def partners(self) -> tuple[Literal["left", "right"], int] | None:
-        """Of which side how many rows of one person are joined with a row of the other, at most.
+    def of_people(self) -> bool:
+        """Whether both sides are about people."""
+        return not (self.left.public or self.right.public)
 
-        Of two tables of people, somebody with a million rows in each would have a million million pairs, and
-        the time of an answer would tell it. It is the side that has fewer, by declaration; of a LEFT JOIN it
-        is the right one.
-        """
-        if self.left.public or self.right.public:
-            return None
-        if any(isinstance(side, Fold) and not side.by for side in (self.left, self.right)):
-            return None  # one row for every person
-        left, right = (min(max(side.rows or 1, FEWEST), MOST) for side in (self.left, self.right))
-        return ("left", left) if left < right and not self.outer else ("right", right)
+    @property
+    def is_cut(self) -> bool:
+        """Whether a person may have many rows on both sides."""
+        one_row = any(isinstance(side, Fold) and not side.by for side in (self.left, self.right))
+        return self.of_people and not one_row
 
     @property
     def rows(self) -> int | None:
@@ -248,6 +246,135 @@ class Fold:
 
 
 Relation = Scan | Where | Join | Among | Union | Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How many rows of one person a side of a join keeps, at most: chosen by a hash of that person's rows.
+
+    `alike`: so many of those that have the same partners, which further equalities of the join decide.
+    """
+
+    rows: int
+    alike: bool
+
+
+def cuts(join: Join) -> dict[int, Cut]:
+    """What each side of a chain of joins keeps of one person, by the number of the side.
+
+    A person with n rows would have n^k pairs in a chain of k sides, and the time of an answer would tell it.
+    All sides together therefore keep so few that their product is at most `PAIRS`. Every side asks for as
+    many rows as it declares, at least FEWEST and at most MOST; if that is too much, those that ask for most
+    get less, all the same. Of two sides, the one that declares fewer keeps so many of each kind that has the
+    same partners (of a LEFT JOIN, the right one), and the other what the product leaves. With more sides the
+    engine may join them in any order, so there each is cut by itself.
+
+    Sides with one row for every person are left as they are, and so is one side beside them.
+    """
+    sides = [side for side in sides_of(join) if not _has_one_row(side)]
+    wishes = {number_of(side): min(max(side.rows or 1, FEWEST), MOST) for side in sides}
+    if len(sides) < 2:
+        return {}
+    if len(sides) > 2:
+        level = _level(list(wishes.values()))
+        return {number: Cut(min(wish, level), alike=False) for number, wish in wishes.items()}
+    left, right = wishes
+    one, other = (left, right) if wishes[left] < wishes[right] and not _keeps(join) else (right, left)
+    return {one: Cut(wishes[one], alike=True), other: Cut(PAIRS // wishes[one], alike=False)}
+
+
+def _level(wishes: list[int]) -> int:
+    """The largest number of rows for which sides that get no more keep to the product."""
+    level = 1
+    while level < max(wishes) and math.prod(min(wish, level + 1) for wish in wishes) <= PAIRS:
+        level += 1
+    return level
+
+
+def sides_of(join: Join) -> Iterator[Relation]:
+    """What a chain of joins of people is made of, in order: relations without such a join in their rows."""
+    for side in (join.left, join.right):
+        inner = _chain(side)
+        if inner is None:
+            yield side
+        else:
+            yield from sides_of(inner)
+
+
+def _chain(relation: Relation) -> Join | None:
+    """The join of two relations about people whose rows these are, if they are."""
+    match relation:
+        case Where(inner) | Among(inner):
+            return _chain(inner)
+        case Join() if relation.of_people:
+            return relation
+        case Join(_, left, right):
+            return _chain(right if left.public else left)
+    return None
+
+
+def is_chain(relation: Relation) -> bool:
+    """Whether its rows are those of a join of two relations about people."""
+    return _chain(relation) is not None
+
+
+def number_of(relation: Relation) -> int:
+    """What a side of a join is known by."""
+    match relation:
+        case Where(inner) | Among(inner):
+            return number_of(inner)
+    return relation.number
+
+
+def _has_one_row(relation: Relation) -> bool:
+    """Whether there is at most one row for every person."""
+    match relation:
+        case Where(inner) | Among(inner):
+            return _has_one_row(inner)
+        case Fold(_, _, by):
+            return not by
+    return False
+
+
+def _keeps(join: Join) -> bool:
+    """Whether some join of a chain keeps rows without a partner."""
+    inner = [_chain(side) for side in (join.left, join.right)]
+    return join.outer or any(_keeps(each) for each in inner if each is not None)
+
+
+def chains_of(relation: Relation, inside: bool = False) -> Iterator[Join]:
+    """Every join of people that is not a part of a longer chain of such joins."""
+    match relation:
+        case Where(inner):
+            yield from chains_of(inner, inside)
+        case Among(inner, _, other):
+            yield from chains_of(inner, inside)
+            yield from chains_of(other)
+        case Fold(_, inner):
+            yield from chains_of(inner)
+        case Union(_, parts):
+            for inner, _ in parts:
+                yield from chains_of(inner)
+        case Join(_, left, right):
+            if relation.of_people and not inside:
+                yield relation
+            for side in (left, right):
+                yield from chains_of(side, inside or relation.of_people)
+
+
+def scans_of(relation: Relation) -> Iterator[Scan]:
+    """Every scan in it: a table as often as it is read."""
+    match relation:
+        case Scan():
+            yield relation
+        case Where(inner) | Fold(_, inner):
+            yield from scans_of(inner)
+        case Among(inner, _, other) | Join(_, inner, other):
+            yield from scans_of(inner)
+            yield from scans_of(other)
+        case Union(_, parts):
+            for inner, _ in parts:
+                yield from scans_of(inner)
 
 
 def joins_of(relation: Relation) -> Iterator[Join]:

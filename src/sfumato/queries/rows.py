@@ -612,7 +612,7 @@ def filtered(relation: Relation, condition: Scalar) -> Relation:
 
     Where only so many rows of a person are joined, conditions on one side choose among them first.
     """
-    if isinstance(relation, Join) and relation.partners is not None:
+    if isinstance(relation, Join) and relation.is_cut:
         kept: list[Scalar] = []
         left, right = relation.left, relation.right
         for part in parts_of(condition):

@@ -9,9 +9,11 @@ which of a few moments it was; each is written down before the answer leaves, an
 the owner sets, the analyst must wait until the owner has looked.
 
 The deadline is generous, because a missed one costs more than a late answer: BASE for everything, GROUP for
-every group, and ROW for every row of every table that is read, times the work that the shape of the plan asks
-for. It is at least LEAST, which is many times what a small question takes: others who keep the processors
-busy must not make it late. It is then rounded up to a power of two, so that there are few different ones.
+every group, ROW for every row of every table, as often as it is read, and PAIR for every row that joins can
+make of one person's, times the work that the shape of the plan asks for. Public tables that give a row
+several partners multiply both. It is at least LEAST, which is many times what a small question takes: others
+who keep the processors busy must not make it late. It is then rounded up to a power of two, so that there are
+few different ones.
 """
 
 from __future__ import annotations
@@ -19,29 +21,151 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sfumato.queries.relations import joins_of
+from sfumato.queries.expressions import Field, fields, parts_of
+from sfumato.queries.reading import equality
+from sfumato.queries.relations import (
+    Among,
+    Fold,
+    Join,
+    Scan,
+    Union,
+    Where,
+    cuts,
+    is_chain,
+    joins_of,
+    number_of,
+    prefix,
+    scans_of,
+)
+from sfumato.queries.rows import numbers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+    from sfumato.queries.relations import Cut, Relation
+
+    Alike = Callable[[str, str], int]
 
 LEAST = 0.5  # seconds
 BASE = 0.03  # seconds for a question that reads nothing
 GROUP = 2e-5  # seconds for a public group
 ROW = 2.5e-7  # seconds for a row
+PAIR = 1e-7  # seconds for a row that a join makes of one person's
 UNKNOWN = 1_000_000  # rows of a table of which the policy does not say how many there are
 
 
-def deadline(plan: Plan, policy: Policy, pace: float = 1.0) -> float:
+def deadline(plan: Plan, policy: Policy, pace: float = 1.0, alike: Alike = lambda *_: 1) -> float:
     """Seconds from the charge to the answer.
 
-    `pace` is how much slower than usual this machine is taken to be.
+    `pace` is how much slower than usual this machine is taken to be. `alike` tells of a public table how many
+    rows have the same value of a column, at most, and of no column ("") how many rows there are.
     """
-    sizes = dict(policy.sizes)
-    rows = sum(size_class(sizes.get(name, UNKNOWN)) for name in plan.tables)
+    work = _Work(dict(policy.sizes), alike)
     joins = len(list(joins_of(plan.relation)))
-    work = (1 + joins) * (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
-    return rounded(pace * max(LEAST, BASE + GROUP * plan.size + ROW * rows * work))
+    shape = (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
+    rows, pairs = work.rows(plan.relation), work.pairs(plan.relation)
+    spent = BASE + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape
+    return rounded(pace * max(LEAST, spent))
+
+
+class _Work:
+    """How many rows an engine goes through at most, by public facts."""
+
+    def __init__(self, sizes: dict[str, int], alike: Alike) -> None:
+        self._sizes, self._alike = sizes, alike
+
+    def rows(self, relation: Relation) -> int:
+        """Rows that are read, each table as often as it is, and those that public tables add to them."""
+        read = sum(self._size(scan) for scan in scans_of(relation))
+        return read + sum(self._out(join) - self._out(self._kept(join)) for join in self._public(relation))
+
+    def _size(self, scan: Scan) -> int:
+        if scan.public:
+            return size_class(self._alike(scan.table, ""))
+        return sum(size_class(self._sizes.get(name, UNKNOWN)) for name in scan.tables)
+
+    def _public(self, relation: Relation) -> list[Join]:
+        return [join for join in joins_of(relation) if not join.of_people]
+
+    def _kept(self, join: Join) -> Relation:
+        """The side to whose rows a public table adds something."""
+        return join.right if join.left.public and not join.right.public else join.left
+
+    def _out(self, relation: Relation) -> int:
+        """Rows of a relation. What joins of people add is bounded for each person, and not counted here."""
+        match relation:
+            case Scan():
+                return self._size(relation)
+            case Where(inner) | Among(inner) | Fold(_, inner):
+                return self._out(inner)
+            case Union(_, parts):
+                return sum(self._out(inner) for inner, _ in parts)
+            case Join(_, left, right) if relation.of_people:
+                return max(self._out(left), self._out(right))
+            case Join():
+                return self._out(self._kept(relation)) * self._partners(relation)
+
+    def _partners(self, join: Join) -> int:
+        """How many rows of the public side of a join one row of the other can be joined with."""
+        if join.single:
+            return 1
+        public = join.left if self._kept(join) is join.right else join.right
+        return max(1, self._like(public, join.on))
+
+    def _like(self, public: Relation, on: Scalar | None) -> int:
+        """How many rows of a public relation satisfy the equalities of a join with one row, at most."""
+        inside, least = numbers_of(public), self._out(public)
+        for part in () if on is None else parts_of(on):
+            for side in equality(part) or ():
+                if isinstance(side, Field) and {prefix(each) for each in fields(side)} <= inside:
+                    least = min(least, self._same(public, side))
+        return least
+
+    def _same(self, public: Relation, field: Field) -> int:
+        """How many rows of a public relation have the same value of a column, at most."""
+        match public:
+            case Scan():
+                return self._alike(public.table, field.name.partition(".")[2])
+            case Where(inner) | Among(inner):
+                return self._same(inner, field)
+            case Join(_, left, right, on):
+                own, other = (left, right) if prefix(field) in numbers_of(left) else (right, left)
+                return self._same(own, field) * max(1, self._like(other, on))
+        return self._out(public)
+
+    def pairs(self, relation: Relation) -> int:
+        """Rows that joins can make of one person's, all joins together."""
+        return sum(self._pairs(relation, None))
+
+    def _pairs(self, relation: Relation, kept: dict[int, Cut] | None) -> list[int]:
+        """The rows that each join can make of one person's; the last are those of the relation, if it is a
+        chain of joins."""
+        match relation:
+            case Where(inner):
+                return self._pairs(inner, kept)
+            case Among(inner, _, other):
+                return [*self._pairs(other, None), *self._pairs(inner, kept)]
+            case Fold(_, inner):
+                return self._pairs(inner, None)
+            case Union(_, parts):
+                return [each for inner, _ in parts for each in self._pairs(inner, None)]
+            case Join() if not relation.of_people:
+                side = self._kept(relation)
+                found = self._pairs(side, kept)
+                return [*found, found[-1] * self._partners(relation)] if is_chain(side) else found
+            case Join(_, left, right):
+                kept = cuts(relation) if kept is None else kept
+                made, found = 1, []
+                for side in (left, right):
+                    each = self._pairs(side, kept)
+                    cut = kept.get(number_of(side))
+                    made *= each[-1] if is_chain(side) else 1 if cut is None else cut.rows
+                    found += each
+                return [*found, made]
+        return []
 
 
 def size_class(rows: int) -> int:

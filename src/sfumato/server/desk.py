@@ -325,7 +325,9 @@ class Desk:
 
     def _asked(self, database: Database, wanted: Wanted) -> Question:
         price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
-        return database.sql(wanted.sql, **price, parameters=wanted.parameters)
+        question = database.sql(wanted.sql, **price, parameters=wanted.parameters)
+        self._due([question.plan])  # looks at public tables, which takes a moment for the first time
+        return question
 
     async def read(self, act: Callable[..., T], *arguments: Any) -> T:
         """Do something free and short in a thread."""
@@ -474,7 +476,8 @@ class Desk:
             )
 
     def _due(self, plans: Sequence[Plan]) -> float:
-        return sum(deadline(plan, self.database.policy, self.settings.pace) for plan in plans)
+        policy, alike = self.database.policy, self.database.alike
+        return sum(deadline(plan, policy, self.settings.pace, alike) for plan in plans)
 
     def _view(self, who: str, database: Database) -> Database:
         """The database as somebody asks it: at the pace of deadlines."""

@@ -87,6 +87,7 @@ class DuckDB:
         self._engine: duckdb.DuckDBPyConnection | None = None
         self._plain: duckdb.DuckDBPyConnection | None = None
         self._inherited: list[object] = []
+        self._alike: dict[tuple[str, str], int] = {}  # of public tables
         self._cursor()
 
     # Public facts -------------------------------------------------------------------------------------
@@ -196,6 +197,17 @@ class DuckDB:
                 f"the public table {table!r} of {self.path} cannot be read by DuckDB ({kind}). Nothing was "
                 "charged. Of Parquet files this says which: sfumato check --read POLICY"
             ) from None
+
+    def alike(self, table: str, column: str) -> int:
+        """How many rows of a *public* table have the same value of a column, at most; of no column (""), how
+        many rows it has."""
+        if (table, column) not in self._alike:
+            rows = f"SELECT COUNT(*) AS n FROM {quoted(table)} AS t"
+            if column:
+                rows += f" WHERE t.{quoted(column)} IS NOT NULL GROUP BY t.{quoted(column)}"
+            ((found,),) = self._public(table, f"SELECT COALESCE(MAX(n), 0) FROM ({rows}) AS r")
+            self._alike[table, column] = int(found)
+        return self._alike[table, column]
 
     # The secret ---------------------------------------------------------------------------------------
 

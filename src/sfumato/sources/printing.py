@@ -119,7 +119,7 @@ class _Query:
 
     def __init__(self, plan: Plan, measures: list[Measure], copy: Copy | None) -> None:
         self.plan, self.measures, self.copy = plan, measures, copy
-        self.rows = rows_of(plan.relation, plan.fields, copy)
+        self.rows = rows_of(plan.relation, plan.shown, copy)
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.pieces = _Pieces()
         self.columns: dict[str, str] = {}  # what of a row is used, and what it is called

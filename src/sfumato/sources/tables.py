@@ -12,7 +12,21 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, fields, parts_of
-from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
+from sfumato.queries.relations import (
+    Among,
+    Cut,
+    Fold,
+    Join,
+    Relation,
+    Scan,
+    Union,
+    Where,
+    cuts,
+    is_chain,
+    number_of,
+    prefix,
+    scalars_of,
+)
 from sfumato.queries.rows import numbers_of
 from sfumato.sources.copy import UNIT
 from sfumato.sources.dialect import SQL_TYPE, double, field_text, quoted, scalar_text, steps_text
@@ -24,6 +38,10 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Field, Scalar
     from sfumato.queries.relations import Folded, Owner
     from sfumato.sources.copy import Copy
+
+
+SPARE = 64  # rows beyond twice a cut among which its rows are looked for: in vain less than once in 10^9
+LARGEST = (1 << 64) - 1  # hash
 
 
 @dataclass(slots=True)
@@ -39,23 +57,28 @@ class Rows:
         return self.columns[prefix(field)](field)
 
 
-def rows_of(relation: Relation, needed: set[Field], copy: Copy | None = None) -> Rows:
-    """How to read a relation; from a prepared copy if there is one."""
+def rows_of(
+    relation: Relation, needed: set[Field], copy: Copy | None = None, kept: dict[int, Cut] | None = None
+) -> Rows:
+    """How to read a relation of which some columns are needed; from a prepared copy if there is one.
+
+    `kept` is what sides keep of one person, if the relation is part of a chain of joins.
+    """
     match relation:
         case Scan():
             return _scan(relation, copy)
         case Where(inner, condition):
-            rows = rows_of(inner, needed, copy)
+            rows = rows_of(inner, needed | _used(condition), copy, kept)
             rows.conditions.append(scalar_text(condition, rows.column))
             return rows
         case Join():
-            return _join(relation, needed, copy)
+            return _join(relation, needed, copy, kept)
         case Among():
-            return _among(relation, needed, copy)
+            return _among(relation, needed, copy, kept)
         case Union(number, parts, kinds):
             selects = []
             for inner, columns in parts:
-                rows = rows_of(inner, needed, copy)
+                rows = rows_of(inner, _used(*columns), copy)
                 printed = [
                     f"CAST({scalar_text(column, rows.column)} AS {_wide(kind)}) AS c{i}"
                     for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
@@ -64,12 +87,17 @@ def rows_of(relation: Relation, needed: set[Field], copy: Copy | None = None) ->
                 selects.append(_select([*unit, *printed] or ["1 AS one"], rows))
             return _derived(number, f"({' UNION ALL '.join(selects)})", relation.by_person, "c")
         case Fold(number, inner, by, folds):
-            rows = rows_of(inner, needed, copy)
+            rows = rows_of(inner, _used(*by, *(fold.value for fold in folds)), copy)
             keys = [f"{scalar_text(each, rows.column)} AS k{i}" for i, each in enumerate(by)]
             totals = [f"{_folded(each, rows)} AS c{i}" for i, each in enumerate(folds)]
             select = _select([f"{rows.unit} AS u", *keys, *totals], rows)
             group = ", ".join(str(i + 1) for i in range(1 + len(keys)))
             return _derived(number, f"({select} GROUP BY {group})", True, "c")
+
+
+def _used(*scalars: Scalar | None) -> set[Field]:
+    """The columns that expressions use."""
+    return {field for each in scalars if each is not None for field in fields(each)}
 
 
 def _select(columns: list[str], rows: Rows) -> str:
@@ -139,15 +167,16 @@ def _owners(owner: Owner) -> str:
     return f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {source} WHERE {known}"
 
 
-def _join(join: Join, needed: set[Field], copy: Copy | None) -> Rows:
-    left, right = rows_of(join.left, needed, copy), rows_of(join.right, needed, copy)
+def _join(join: Join, needed: set[Field], copy: Copy | None, kept: dict[int, Cut] | None) -> Rows:
+    needed = needed | _used(join.on)
+    if join.of_people and kept is None:
+        kept = cuts(join)
+    left, right = rows_of(join.left, needed, copy, kept), rows_of(join.right, needed, copy, kept)
     if join.single:
-        return _single(join, left, right, needed)
-    side, most = join.partners or ("", None)
-    if side == "left":
-        left = _wrapped(f"l{join.number}", join.left, left, needed, most, join.on)
-    if side == "right" or not is_plain(join.right):
-        cut = most if side == "right" else None
+        return _single(join, left, right, needed | _used(*scalars_of(join.right)))
+    if (cut := _cut_of(join, join.left, kept)) is not None:
+        left = _wrapped(f"l{join.number}", join.left, left, needed, cut, join.on)
+    if (cut := _cut_of(join, join.right, kept)) is not None or not is_plain(join.right):
         right = _wrapped(f"j{join.number}", join.right, right, needed, cut, join.on)
     columns = {**left.columns, **right.columns}
     rows = Rows("", list(left.conditions), left.unit or right.unit, columns)
@@ -158,6 +187,13 @@ def _join(join: Join, needed: set[Field], copy: Copy | None) -> Rows:
     word = "LEFT JOIN" if join.outer else "JOIN"
     rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
     return rows
+
+
+def _cut_of(join: Join, side: Relation, kept: dict[int, Cut] | None) -> Cut | None:
+    """What a side keeps of one person; a side that is a chain itself is cut where its own sides are."""
+    if kept is None or not join.of_people or is_chain(side):
+        return None
+    return kept.get(number_of(side))
 
 
 def is_plain(relation: Relation) -> bool:
@@ -173,37 +209,61 @@ def is_plain(relation: Relation) -> bool:
 
 
 def _wrapped(
-    name: str, relation: Relation, rows: Rows, needed: set[Field], most: int | None, on: Scalar | None
+    name: str, relation: Relation, rows: Rows, needed: set[Field], cut: Cut | None, on: Scalar | None
 ) -> Rows:
-    """One side of a join as a subselect; of rows that have the same partners, at most so many of a person.
-
-    Which ones is decided by a hash of what is used of them, and of which of several same ones it is: by
-    nobody else's rows, and evenly.
-    """
+    """One side of a join as a subselect, of which only so many rows of a person are kept."""
     inside = numbers_of(relation)
-    used = sorted((f for f in needed if prefix(f) in inside), key=repr)
-    names = {field: f"c{i}" for i, field in enumerate(used)}  # a column may be called like the unit
-    unit = [f"{rows.unit} AS u"] if rows.unit else []
-    texts = {f: rows.column(f) for f in used}
-    select = _select([*unit, *(f"{text} AS {names[f]}" for f, text in texts.items())] or ["1 AS one"], rows)
-    if most is not None:
+    texts = {f: rows.column(f) for f in sorted(needed, key=repr) if prefix(f) in inside}
+    unit = {rows.unit: "u"} if rows.unit else {}
+    others = [text for text in dict.fromkeys(texts.values()) if text not in unit]
+    called = unit | {text: f"c{i}" for i, text in enumerate(others)}
+    shown = [f"{text} AS {name}" for text, name in called.items()]
+    if cut is None:
+        select = _select(shown or ["1 AS one"], rows)
+    else:
         keys = [scalar_text(key, rows.column) for key in _equal_to(on, inside)]
-        known = ", ".join(["u", *names.values()])
-        numbered = f"{known}, ROW_NUMBER() OVER (PARTITION BY {known}) AS n"
-        parts = ", ".join(["u", *(f"e{i}" for i in range(len(keys)))])
-        shown = [*unit, *(f"{text} AS {names[f]}" for f, text in texts.items())]
         inner = _select([*shown, *(f"{key} AS e{i}" for i, key in enumerate(keys))], rows)
-        numbered += "".join(f", e{i}" for i in range(len(keys)))
-        order = f"HASH({known}, n), {known}"
-        select = (
-            f"SELECT {known} FROM (SELECT {numbered} FROM ({inner}) AS r) AS s"
-            f" QUALIFY ROW_NUMBER() OVER (PARTITION BY {parts} ORDER BY {order}) <= {most}"
-        )
+        known, parts = [called[text] for text in others], [f"e{i}" for i in range(len(keys))]
+        select = _cut(inner, known, parts, cut, is_plain(relation))
 
     def column(field: Field) -> str:
-        return _collated(f"{name}.{names[field]}", field)
+        return _collated(f"{name}.{called[texts[field]]}", field)
 
     return Rows(f"({select}) AS {name}", [], f"{name}.u" if rows.unit else "", dict.fromkeys(inside, column))
+
+
+def _cut(inner: str, known: list[str], keys: list[str], cut: Cut, plain: bool) -> str:
+    """Of rows, at most so many of a person, or of those of a person that have the same partners.
+
+    Which ones is decided by a hash of what is used of them, and of which of several same ones it is: by
+    nobody else's rows, and evenly. What must be equal to something of another side is hashed first, so that
+    rows that are partners are taken on both sides. Rows of which nothing is used are all the same: counted.
+
+    Almost nobody has more, so the others pass as they are. Whoever has is not sorted, which would take long:
+    of m same rows among `total`, about m/total of twice as many as are kept are looked at.
+    """
+    most, looked = cut.rows, 2 * cut.rows + SPARE
+    if not known and not keys:
+        counted = f"SELECT u, UNNEST(RANGE(LEAST(COUNT(*), {most}))) AS n FROM ({inner}) AS r GROUP BY u"
+        return f"SELECT u FROM ({counted}) AS s"
+    shown, person = ", ".join(["u", *known]), ["u", *(keys if cut.alike else ())]
+    first = [f"HASH({', '.join(['u', *keys])})"] if keys and not cut.alike else []
+    by, match_ = ", ".join(person), " AND ".join(f"r.{each} = h.{each}" for each in person)
+    heavy = f"SELECT {by}, COUNT(*) AS total FROM r GROUP BY {by} HAVING COUNT(*) > {most}"
+    whole = ", ".join(f"r.{each}" for each in ["u", *known, *keys])
+    same = f"SELECT {whole}, h.total, COUNT(*) AS m FROM r JOIN h ON {match_} GROUP BY {whole}, h.total"
+    rest = f"CAST({LARGEST} AS UBIGINT) // CAST(total AS UBIGINT) * CAST(m * {looked} % total AS UBIGINT)"
+    last = [*first, f"HASH({shown})"][0]
+    few = f"m * {looked} // total + CASE WHEN {last} < {rest} THEN 1 ELSE 0 END"
+    some = (
+        f"SELECT *, UNNEST(RANGE(CASE WHEN total > {looked} THEN {few} ELSE m END)) AS n FROM ({same}) AS s"
+    )
+    order = ", ".join([*first, f"HASH({shown}, n)", *known, "n"])
+    return (
+        f"WITH r AS {'NOT ' if plain else ''}MATERIALIZED ({inner}), h AS MATERIALIZED ({heavy})"
+        f" SELECT {shown} FROM r ANTI JOIN h ON {match_} UNION ALL SELECT {shown} FROM ({some}) AS s"
+        f" QUALIFY ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) <= {most}"
+    )
 
 
 def _equal_to(on: Scalar | None, inside: set[int]) -> Iterator[Scalar]:
@@ -260,8 +320,9 @@ def _common_type(a: Scalar, b: Scalar) -> str:
     return SQL_TYPE["number"] if len(kinds) > 1 else _wide(kinds.pop())
 
 
-def _among(among: Among, needed: set[Field], copy: Copy | None) -> Rows:
-    rows, other = rows_of(among.relation, needed, copy), rows_of(among.other, needed, copy)
+def _among(among: Among, needed: set[Field], copy: Copy | None, kept: dict[int, Cut] | None) -> Rows:
+    rows = rows_of(among.relation, needed | _used(among.value), copy, kept)
+    other = rows_of(among.other, _used(among.other_value), copy)
     if among.value is None or among.other_value is None:
         subject, listed_ = rows.unit, other.unit
     else:
