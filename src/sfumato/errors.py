@@ -17,6 +17,7 @@
     ├── AccessDenied          a server does not know who asks, or does not let her do that
     ├── TooMany               a server is asked too much at once: when to ask again
     ├── Stopped               too many answers of hers came late or failed; the owner must look
+    │   └── Halted            this question was stopped because it ran too long; the owner must look
     ├── KeyReused             an idempotency key that stands for something else
     ├── ServerError           a server, or its file of people, cannot be used
     └── QueryFailed           the engine failed after the charge: one fixed message
@@ -37,6 +38,7 @@ __all__ = [
     "AccessDenied",
     "BudgetExceeded",
     "ConversationEnded",
+    "Halted",
     "InvalidParameter",
     "KeyReused",
     "LedgerError",
@@ -221,6 +223,20 @@ class Stopped(SfumatoError):
         )
 
 
+class Halted(Stopped):
+    """A question that ran too long was stopped, and is not run again before the owner has looked."""
+
+    def __init__(self, database: str, receipt: int) -> None:
+        self.database, self.receipt = database, receipt
+        SfumatoError.__init__(
+            self,
+            f"this question was charged (receipt {receipt}) and then stopped, because it ran too long. It is "
+            "not run again until the owner has looked. Nothing more was spent, and nothing will be: after "
+            "that, the same question redeems its receipt. The owner can let it run again: "
+            "sfumato user look POLICY NAME",
+        )
+
+
 class KeyReused(SfumatoError):
     """An idempotency key stands for one question at one price, for ever."""
 
@@ -235,7 +251,8 @@ class QueryFailed(SfumatoError):
     def __init__(self) -> None:
         super().__init__(
             "the query could not be completed. Its charge stays in the ledger and its receipt is open: "
-            "asking the same question again redeems it without a new charge. "
+            "asking the same question again redeems it without a new charge, or says that the owner must "
+            "look first. "
             "The reason is withheld from analysts because it may depend on private data; "
             "the owner can run the engine on a copy to find it."
         )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +99,7 @@ def test_nothing_shows_that_a_release_is_ready(tmp_path: Path) -> None:
 
 
 def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_asks(tmp_path: Path) -> None:
-    made, caller = desk(tmp_path, pace=2.0**-20, late=30)
+    made, caller = desk(tmp_path, pace=2.0**-20, late=30, stop_after=2.0**40)
     counts = [0]
     for n in range(1, 40):
         wanted = Wanted(f"SELECT COUNT(*) AS n FROM visits WHERE cost > {n}", epsilon="0.1")
@@ -146,3 +149,173 @@ def test_tuned_questions_wait_for_every_part(tmp_path: Path) -> None:
     charges = len(made.database.ledger.history())
     assert charges > 1
     assert time.monotonic() - began >= charges * 0.125
+
+
+# Engines that are stopped -----------------------------------------------------------------------------
+
+ENDLESS = "SELECT 0, COUNT(*) FROM range(1000000000000) AS t(i), range(1000000) AS s(j) WHERE HASH(i, j) = 1"
+DUE = 0.25  # seconds
+SOON = 10.0  # seconds in which what takes a moment has surely happened
+
+
+def endless(made: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question takes for ever."""
+    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (ENDLESS,))
+
+
+def asked_in_background(
+    made: Desk, caller: Caller, wanted: Wanted
+) -> tuple[threading.Thread, list[Exception]]:
+    """Ask, and go on once it is charged."""
+    failures: list[Exception] = []
+
+    def asking() -> None:
+        try:
+            asyncio.run(made.ask(caller, wanted))
+        except sf.SfumatoError as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=asking)
+    thread.start()
+    while not made.database.ledger.history():
+        time.sleep(0.01)
+    return thread, failures
+
+
+def test_an_engine_is_stopped_at_a_public_moment_and_its_failure_leaves_at_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, caller = desk(tmp_path, pace=0.5)
+    endless(made, monkeypatch)
+    for epsilon in ("1", "2"):
+        began = time.monotonic()
+        with pytest.raises(sf.QueryFailed) as failed:
+            asyncio.run(made.ask(caller, Wanted("SELECT COUNT(*) FROM visits", epsilon=epsilon)))
+        took = time.monotonic() - began
+        assert 5 * DUE <= took < 5 * DUE + SOON
+        assert str(failed.value) == str(sf.QueryFailed())
+        assert failed.value.__cause__ is failed.value.__context__ is None
+        marks = owner.late(made.database.ledger, "ana")
+        owner.looked(made.database.ledger, "ana")
+        assert marks == 3  # its deadline was doubled twice, and then it failed
+    cursor = made.database._source._cursor()
+    ((used,),) = cursor.execute("SELECT SUM(memory_usage_bytes) FROM duckdb_memory()").fetchall()
+    assert used < 100 << 20
+
+
+def test_what_was_stopped_is_not_run_again_until_the_owner_has_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, caller = desk(tmp_path, pace=0.5)
+    endless(made, monkeypatch)
+    with pytest.raises(sf.QueryFailed):
+        asyncio.run(made.ask(caller, COUNT))
+    monkeypatch.undo()
+    made.people.add("ben", "analyst")
+    ben = made.people.get("ben")
+    assert ben is not None
+    for each in (caller, Caller(ben, "test")):
+        for key in ("", "k"):
+            with pytest.raises(sf.Halted, match="until the owner has looked"):
+                asyncio.run(made.ask(each, COUNT, key))
+    assert made.database.ledger.spent.amount == 1
+    owner.looked(made.database.ledger, "ana")
+    release = asyncio.run(made.ask(caller, COUNT)).release
+    assert release.receipt.number == made.database.ledger.history()[0].number
+    assert made.database.ledger.spent.amount == 1
+    assert asyncio.run(made.ask(Caller(ben, "test"), COUNT)).release.cost.amount == 0
+
+
+def test_what_fails_is_tried_without_optimizers_within_the_same_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run takes for ever: what was stopped is not tried a second time, and the first failed."""
+    made, caller = desk(tmp_path, pace=0.5)
+    fails = "CASE WHEN current_setting('disabled_optimizers') = '' THEN error('x') END"
+    failing = f"SELECT {fails}, * FROM ({ENDLESS})"
+    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (failing,))
+    began = time.monotonic()
+    with pytest.raises(sf.QueryFailed):
+        asyncio.run(made.ask(caller, COUNT))
+    assert 5 * DUE <= time.monotonic() - began < 5 * DUE + SOON
+
+
+def test_whoever_is_shut_out_ends_what_runs_for_her_and_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, caller = desk(tmp_path, pace=64.0)
+    endless(made, monkeypatch)
+    thread, failures = asked_in_background(made, caller, COUNT)
+    made.people.revoke("ana")
+    thread.join(SOON)
+    assert not thread.is_alive()
+    assert "was shut out while the question ran. Its charge stays" in str(failures[0])
+    assert not made.database.ledger.history()[0].redeemed
+    assert not made.database.ledger.is_held(made.database.ledger.history()[0].number)
+
+
+def test_a_question_that_is_ready_ends_too_when_somebody_is_shut_out(tmp_path: Path) -> None:
+    """Whether its engine was ready must not show."""
+    made, caller = desk(tmp_path, pace=64.0)
+    thread, failures = asked_in_background(made, caller, COUNT)
+    time.sleep(1.0)  # in which the engine has long counted
+    made.people.revoke("ana")
+    thread.join(SOON)
+    assert not thread.is_alive()
+    assert isinstance(failures[0], sf.AccessDenied)
+    assert not made.database.ledger.history()[0].redeemed
+
+
+@pytest.mark.parametrize("pace", [0.5, 64.0])
+def test_a_server_that_stops_does_not_wait_for_engines(
+    pace: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past its deadline a question ends at once, before it after the time that is left to it."""
+    made, caller = desk(tmp_path, pace=pace, stop_after=1000.0)
+    endless(made, monkeypatch)
+
+    async def stopping() -> None:
+        asking = asyncio.create_task(made.ask(caller, COUNT))
+        await asyncio.sleep(2 * DUE)
+        began = time.monotonic()
+        assert await made.finish(1.0) == 0
+        assert time.monotonic() - began < SOON
+        with pytest.raises(sf.ServerError, match="the server was stopped while the question ran"):
+            await asking
+
+    asyncio.run(stopping())
+    assert not made.database.ledger.history()[0].redeemed
+
+
+def test_a_server_that_stops_lets_questions_leave_at_their_deadlines(tmp_path: Path) -> None:
+    made, caller = desk(tmp_path, pace=2.0)
+
+    async def stopping() -> int:
+        asking = asyncio.create_task(made.ask(caller, COUNT))
+        await asyncio.sleep(0.2)
+        assert await made.finish(30.0) == 0
+        return (await asking).release.receipt.number
+
+    number = asyncio.run(stopping())
+    assert [(each.number, each.redeemed) for each in made.database.ledger.history()] == [(number, True)]
+
+
+def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = sf.open(hospital(tmp_path))
+    monkeypatch.setattr(type(db._source), "texts", lambda *_: (ENDLESS,))
+    question = db.sql(COUNT.sql, epsilon="1")
+    pressed = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    pressed.start()
+    try:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            question.release()
+        assert time.monotonic() - began < SOON
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stopped.value.__cause__ is stopped.value.__context__ is None
+    assert [each.name for each in threading.enumerate() if each.name == "engine"] == []
+    monkeypatch.undo()
+    question.release()
+    assert db.ledger.spent.amount == 1  # the receipt was open, and was redeemed

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0  # seconds to wait for a writer who does not get on
 ROOM = 1 << 18  # bytes that must be free on the disk: more than a charge and its release take
 PAUSES = (0.0005, 0.02)  # seconds between two looks at whether somebody else has done it: first and longest
+HELD = "held"  # notes about charges that are not to be redeemed for now
 RESTORED = "(spent by a ledger that was lost, as it was remembered)"
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)  # of a wish that cannot be read
 
@@ -313,9 +314,9 @@ class Ledger:
         return tuple(self.book.lines("charge", "restored")), {topic.split("/")[1] for (topic,) in topics}
 
     @_plainly
-    def open_charges(self, after: int) -> tuple[int, tuple[tuple[int, float, str], ...]]:
-        """Charges of this database after a number whose release is not stored (their numbers, moments and
-        analysts), and the last number there is."""
+    def open_charges(self, after: int) -> tuple[int, tuple[tuple[int, float, str, str], ...]]:
+        """Charges of this database after a number whose release is not stored (their numbers, moments,
+        analysts and questions), and the last number there is."""
         rows = self.store.read(
             "SELECT c.number, c.at, c.body FROM entries c WHERE c.number > ? AND c.kind = 'charge'"
             " AND NOT EXISTS (SELECT 1 FROM entries r"
@@ -325,7 +326,7 @@ class Ledger:
         )
         last, found = self.book.last().number, [(number, at, json.loads(body)) for number, at, body in rows]
         return last, tuple(
-            (number, at / SECOND, body.get("analyst", ""))
+            (number, at / SECOND, body.get("analyst", ""), body.get("question", ""))
             for number, at, body in found
             if body.get("database") == self.name
         )
@@ -396,6 +397,14 @@ class Ledger:
 
     def _noted(self, kind: str, about: str) -> str:
         return f"note/{self.name}/{kind}/{about}"
+
+    def hold(self, receipt: int, *, held: bool, reason: str = "") -> None:
+        """Say that a charge is not to be redeemed for now, or that it may be again."""
+        self.note(HELD, {"receipt": receipt, "held": held, "reason": reason}, about=str(receipt))
+
+    def is_held(self, receipt: int) -> bool:
+        """Whether a charge is not to be redeemed for now."""
+        return any(note["held"] for note in self.notes(HELD, str(receipt))[-1:])
 
     @_plainly
     def charged(self, key: str, *, version: int) -> bool:

@@ -45,6 +45,9 @@ PORT = click.IntRange(0, 65535)
 @click.option("--late", default=20, show_default=True, help="Missed deadlines and failures that stop her.")
 @click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")
 @click.option("--longest", default=60.0, show_default=True, help="The latest deadline, in seconds.")
+@click.option(
+    "--stop-after", default=4.0, show_default=True, help="Deadlines after which an engine is stopped."
+)
 @click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
 @click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
 @JSON
@@ -65,6 +68,7 @@ def command(
     late: int,
     pace: float,
     longest: float,
+    stop_after: float,
     no_deadlines: bool,
     check: bool,
     as_json: bool,
@@ -86,6 +90,8 @@ def command(
     for name, value in limits.items():
         if not value > 0:
             raise sf.InvalidParameter(name, value, "give a number above 0")
+    if not stop_after >= 1:
+        raise sf.InvalidParameter("stop-after", stop_after, "give at least 1: one deadline")
     config = Config(
         policies=tuple(str(Path(policy).absolute()) for policy in policies),
         host=host,
@@ -94,7 +100,7 @@ def command(
         workers=workers,
         certificate=certificate,
         key=key,
-        settings=Settings(rate, running, threads, late, pace, longest, deadlines=not no_deadlines),
+        settings=Settings(rate, running, threads, late, pace, longest, not no_deadlines, stop_after),
     )
     share_memory(workers * len(policies))
     databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
@@ -148,7 +154,7 @@ def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> N
     example = Path(config.policies[0])
     click.echo("\n  Let somebody in, from another terminal:")
     click.echo(f"    sfumato user add {json.dumps(str(example)) if ' ' in str(example) else example} ana")
-    click.echo("\n  Stop with Ctrl-C: what is running is finished first.")
+    click.echo("\n  Stop with Ctrl-C: questions that are running leave at their deadlines first.")
 
 
 def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]:

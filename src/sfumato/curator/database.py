@@ -25,7 +25,7 @@ from sfumato.curator.release import Cell, Release, Releases
 from sfumato.curator.repairs import was_wrong
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve, tuned_by
-from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, Unsupported
+from sfumato.errors import BudgetExceeded, Halted, InvalidParameter, PromiseBroken, Unsupported
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import FINER, decimal
@@ -56,17 +56,18 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
     from sfumato.queries.sensitivity import Derivation, Watched
+    from sfumato.sources.halt import Halt
     from sfumato.sources.printing import Answer
 
-    Pace = Callable[..., AbstractContextManager[None]]
+    Pace = Callable[..., AbstractContextManager[Halt | None]]
 
 
 class Database:
     """A database behind a policy. Ask it with `sql`; nothing else reads a row.
 
     `pace` is entered after a charge, with its number, and left before its release is stored: how long the
-    engine takes depends on the data, so whoever makes a promise about time waits there. The library makes
-    none.
+    engine takes depends on the data, so whoever makes a promise about time waits there, and may stop the
+    engine by the `Halt` that it hands out. The library makes none.
     """
 
     pace: Pace = staticmethod(lambda *_: nullcontext())
@@ -425,8 +426,8 @@ class Database:
         self.check_version()
         paid = self.redeemed(question) or self.charged(question, question.query.slack)
         ((plan, query),) = paid.parts
-        with self.pace(paid.receipt.number, plan):
-            drawn = self.drawn(plan, query)
+        with self.pace(paid.receipt.number, plan) as halt:
+            drawn = self.drawn(plan, query, halt=halt)
         shown = self.ledger.keep(paid.receipt, drawn)  # on disk before it is seen; the first wins
         gains = self.gains(query, paid=True)
         return Release(self.policy.name, plan, query, shown, paid.receipt, self.left, self.analyst, gains)
@@ -460,20 +461,26 @@ class Database:
         if found is None:
             return None
         receipt, spend = found
+        if self.ledger.is_held(receipt.number):
+            raise Halted(self.policy.name, receipt.number)
         derived = [each.distances for plan in plans for each in derive(plan, self._watched)]
         if [step.distances for step in spend] != derived:
             return None
         return Paid(receipt, parted(plans, spend, prices))
 
     def drawn(
-        self, plan: Plan, query: Query, runs: dict[tuple[object, ...], Secret[Answer]] | None = None
+        self,
+        plan: Plan,
+        query: Query,
+        runs: dict[tuple[object, ...], Secret[Answer]] | None = None,
+        halt: Halt | None = None,
     ) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
         if runs is None:
-            return self._source.run(plan).map(lambda answer: draw(query, answer, self._coins))
+            return self._source.run(plan, halt).map(lambda answer: draw(query, answer, self._coins))
         measured = (plan.relation, plan.keys, plan.measures)
         if measured not in runs:
-            runs[measured] = self._source.run(plan)
+            runs[measured] = self._source.run(plan, halt)
         return runs[measured].map(lambda answer: draw(query, answer, self._coins))
 
     def kept(self, question: Question, *, version: int | None = None) -> Release | None:
@@ -707,8 +714,8 @@ class Batch:
             return repeated
         database.check_version()
         paid = database.redeemed(self) or database.charged(self, self.slack)
-        with database.pace(paid.receipt.number, *(plan for plan, _ in paid.parts)):
-            drawn = self._drawn(paid)
+        with database.pace(paid.receipt.number, *(plan for plan, _ in paid.parts)) as halt:
+            drawn = self._drawn(paid, halt)
         return self._shown(Stored(paid.receipt, paid.parts, database.ledger.keep(paid.receipt, drawn)))
 
     @property
@@ -716,10 +723,10 @@ class Batch:
         """The questions on one line, for the history."""
         return f"batch of {len(self.questions)}: " + "; ".join(each.text for each in self.questions)
 
-    def _drawn(self, paid: Paid) -> Secret[Draw]:
+    def _drawn(self, paid: Paid, halt: Halt | None) -> Secret[Draw]:
         """All vectors of all questions, one after the other; what is asked twice is run once, drawn twice."""
         runs: dict[tuple[object, ...], Secret[Answer]] = {}
-        first, *rest = [self.database.drawn(plan, query, runs) for plan, query in paid.parts]
+        first, *rest = [self.database.drawn(plan, query, runs, halt) for plan, query in paid.parts]
         for each in rest:
             first = first.beside(each).map(lambda pair: pair[0] + pair[1])
         return first

@@ -46,6 +46,7 @@ from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
 from sfumato.server.turns import Turns
+from sfumato.server.watch import Running, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from sfumato.queries.parameters import Given
     from sfumato.queries.plan import Plan
     from sfumato.server.people import Person, Role
+    from sfumato.sources.halt import Halt
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -74,6 +76,7 @@ LOOKED = 5000  # entries of the ledger in which a new worker looks for charges t
 CHANGES = 3  # of the data, after which a question is not asked anew
 MINUTE = 60.0
 MOMENT = 2.0  # seconds for which it is known whether the ledger can be written
+ENDING = 3.0  # seconds that engines get to stop
 GUESSES = 20  # wrong tokens from one address in a minute
 
 
@@ -88,6 +91,7 @@ class Settings:
     pace: float = 1.0  # how much slower than usual the machine is taken to be
     longest: float = 60.0  # seconds; a question with a later deadline is refused
     deadlines: bool = True
+    stop_after: float = 4.0  # deadlines, after which an engine is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,7 @@ class Desk:
         self._buckets: dict[str, Bucket] = {}
         self._running: Counter[str] = Counter()
         self._guesses: dict[str, list[float]] = defaultdict(list)
+        self._watch = Watch(self._is_out)
         self._opening = asyncio.Lock()
         self._looked_at, self._unwritable = 0.0, ""  # until when it is known why the ledger cannot be written
         self.counts: Counter[tuple[str, str]] = Counter()  # for metrics: (what, outcome)
@@ -549,27 +554,40 @@ class Desk:
             if not self._running[who]:
                 del self._running[who]
 
+    def _is_out(self, who: str) -> bool:
+        person = self.people.get(who)
+        return person is None or person.revoked
+
     @contextmanager
-    def _paced(self, who: str, receipt: int, *plans: Plan) -> Iterator[None]:
+    def _paced(self, who: str, receipt: int, *plans: Plan) -> Iterator[Halt]:
         """Keep what is done inside until its deadline: only then is it stored, and can be seen in any way.
 
         The thread waits, too, so that nobody can tell from a queue how long somebody else's question took.
         """
-        began, failed = time.monotonic(), True
-        try:
-            yield
-            failed = False
-        finally:
-            self._leave(who, receipt, began, plans, failed)
+        running, failed = Running(who, self._due(plans), self.settings.stop_after), True
+        with self._watch.over(running):
+            try:
+                yield running.halt
+                failed = False
+            finally:
+                self._leave(running, receipt, failed)
 
-    def _leave(self, who: str, receipt: int, began: float, plans: Sequence[Plan], failed: bool) -> None:
-        settings, due = self.settings, self._due(plans)
-        times = doublings(time.monotonic() - began, due) if settings.deadlines else 0
-        if settings.deadlines:
-            time.sleep(max(0.0, began + due * 2**times - time.monotonic()))
+    def _leave(self, running: Running, receipt: int, failed: bool) -> None:
+        took, due = running.ready(), running.due
+        is_stopped = took > running.last  # also one that was ready a moment later: decided by the clock alone
+        first = running.failure if is_stopped else due
+        times = doublings(took, first) if self.settings.deadlines or is_stopped else 0
+        if self.settings.deadlines:
+            running.wait(first * 2**times)
+        if running.ended:
+            raise _ended(running) from None
+        times += doublings(running.last, due) if is_stopped else 0
         if times or failed:  # only now: a note can be seen, too; on disk before anything leaves
-            self.counts["late", "failed" if failed else "late"] += 1
-            owner.note_late(self.database.ledger, who, receipt, times, failed=failed)
+            self.counts["late", "failed" if failed or is_stopped else "late"] += 1
+            ledger = self.database.ledger
+            owner.note_late(ledger, running.who, receipt, times, failed=failed, stopped=is_stopped)
+        if is_stopped and not failed:
+            raise QueryFailed
 
     async def watch(self) -> None:
         """Count what was charged and never released, for as long as the worker runs."""
@@ -656,8 +674,12 @@ class Desk:
             await self.refresh()
 
     async def finish(self, seconds: float) -> int:
-        """Wait for what is running; how much is not done after so long."""
-        return await self._turns.finish(seconds)
+        """Let what is running leave at its deadline, and end what is late or runs longer than this; how much
+        could not be ended."""
+        self._watch.close()
+        await self._turns.finish(seconds)
+        self._watch.end()
+        return await self._turns.finish(ENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -738,6 +760,14 @@ def _one_more(counts: Counter[str], who: str, most: int, what: str) -> Iterator[
         counts[who] -= 1
         if not counts[who]:
             del counts[who]
+
+
+def _ended(running: Running) -> SfumatoError:
+    """What is said of a question that ended before its time: the same whether its engine was ready or not."""
+    stays = "Its charge stays, and the same question redeems it later without a new one"
+    if running.ended == "shut out":
+        return AccessDenied(f"{running.who!r} was shut out while the question ran. {stays}.")
+    return ServerError(f"the server was stopped while the question ran. {stays}: ask again when it is back.")
 
 
 def has_changed(database: Database) -> bool:

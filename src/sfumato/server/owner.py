@@ -123,7 +123,7 @@ def count_open(ledger: Ledger, after: int, now: float, age: float) -> int:
     """Count as failed what was charged long ago and never released: a worker may have been killed, or a disk
     full. Up to which number everything is settled."""
     last, found = ledger.open_charges(after)
-    for number, at, who in found:
+    for number, at, who, _ in found:
         if now - at < age:
             return number - 1
         if who and not any(note.get("receipt") == number for note in ledger.notes(LATE, who)):
@@ -131,15 +131,29 @@ def count_open(ledger: Ledger, after: int, now: float, age: float) -> int:
     return last
 
 
-def note_late(ledger: Ledger, who: str, receipt: int, times: int, *, failed: bool) -> None:
-    """Write down that an answer came late or failed."""
+def note_late(
+    ledger: Ledger, who: str, receipt: int, times: int, *, failed: bool, stopped: bool = False
+) -> None:
+    """Write down that an answer came late or failed. One whose engine was stopped is held: it is not run
+    again before the owner has looked."""
     moment = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    facts = {"analyst": who, "receipt": receipt, "doublings": times, "failed": failed, "at": moment}
-    ledger.note(LATE, facts, about=who)
+    facts = {
+        "analyst": who,
+        "receipt": receipt,
+        "doublings": times,
+        "failed": failed or stopped,
+        "at": moment,
+    }
+    if stopped:
+        ledger.hold(receipt, held=True, reason="its engine was stopped")
+    ledger.note(LATE, facts | ({"stopped": True} if stopped else {}), about=who)
 
 
 def looked(ledger: Ledger, who: str) -> None:
-    """The owner has looked: she may go on."""
+    """The owner has looked: she may go on, and what was stopped may run again."""
+    for note in ledger.notes(LATE, who):
+        if note.get("stopped") and ledger.is_held(note["receipt"]):
+            ledger.hold(note["receipt"], held=False)
     ledger.note(LATE, {"analyst": who, "looked": True}, about=who)
 
 

@@ -44,7 +44,7 @@ BACKLOG = 512
 CONNECTIONS = 1000  # of the HTTP door of one worker
 HANDLES = 65_536  # files and connections of one worker, if the system allows it
 IDLE = 60  # seconds that an HTTP connection may be idle
-GRACE = 30.0  # seconds that running questions get when the server is stopped
+GRACE = 10.0  # seconds that running questions get when the server is stopped
 SOON = 5.0  # a worker that dies sooner is not started again at once
 LONGEST_HEAD = 1 << 16  # bytes of a request before its body
 ONCE = 1.0  # days that the first token lives
@@ -324,8 +324,9 @@ async def work(told: dict[str, Any]) -> None:
         web.should_exit = True
     if pg is not None:
         await pg.close()
-    for desk in desks.values():
-        if left := await desk.finish(GRACE):
+    ended = await asyncio.gather(*(desk.finish(GRACE) for desk in desks.values()))
+    for desk, left in zip(desks.values(), ended, strict=True):
+        if left:
             say("left running", database=desk.name, questions=left)
     if doors:
         await asyncio.wait(doors, timeout=GRACE)  # what was finished is still being written

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from sfumato.exact.secret import Secret
 from sfumato.sources import reading
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
+from sfumato.sources.halt import Halt, heeding
 from sfumato.sources.prepare import sweep, write
 from sfumato.sources.printing import Answer, arrange, texts
 
@@ -211,22 +213,22 @@ class DuckDB:
 
     # The secret ---------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan) -> Secret[Answer]:
+    def run(self, plan: Plan, halt: Halt | None = None) -> Secret[Answer]:
         """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside; so does
-        that the files changed meanwhile, of which a plan may read some twice.
+        that the files changed meanwhile, of which a plan may read some twice, and that it was stopped.
 
         The engine's optimizer looks at statistics of the data, and has been seen to fail on some of them
         (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
+        What was stopped (`halt`) is not.
         """
-        printed = self.texts(plan)
+        printed, stopped = self.texts(plan), halt or Halt()
 
         def fetched() -> list[list[tuple[Any, ...]]]:
             try:
-                cursor = self._cursor()
-                return [cursor.execute(sql).fetchall() for sql in printed]
+                return self._fetched(self._cursor(), printed, stopped)
             except duckdb.Error:
-                cursor = self._cursor(plain=True)
-                return [cursor.execute(sql).fetchall() for sql in printed]
+                stopped.check()
+                return self._fetched(self._cursor(plain=True), printed, stopped)
 
         def unchanged(results: list[list[tuple[Any, ...]]]) -> Answer:
             if not self._is_current():
@@ -234,6 +236,16 @@ class DuckDB:
             return arrange(plan, results)
 
         return Secret.of(fetched).map(unchanged)
+
+    def _fetched(
+        self, cursor: duckdb.DuckDBPyConnection, printed: Iterable[str], halt: Halt
+    ) -> list[list[tuple[Any, ...]]]:
+        """What queries return, until somebody stops them."""
+        found = []
+        for sql in printed:
+            with halt.over(cursor.interrupt):
+                found.append(heeding(cursor.interrupt, partial(_answered, cursor, sql)))
+        return found
 
     def texts(self, plan: Plan) -> tuple[str, ...]:
         """The queries that `run` runs."""
@@ -615,6 +627,10 @@ def read(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path
     source.check(policy)
     source.read(progress).write(path)
     return path
+
+
+def _answered(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    return cursor.execute(sql).fetchall()
 
 
 def _states(names: Iterable[str]) -> Seen:
