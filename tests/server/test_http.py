@@ -197,6 +197,7 @@ ACTS: list[tuple[str, str, Any, str, int]] = [
     ("put", "/v1/{database}/policy", POLICY.format(epsilon="1000").encode(), OWNER, 200),
     ("get", "/v1/{database}/access", None, WATCHERS, 200),
     ("post", "/v1/{database}/tokens", {}, "", 201),  # for one-time tokens and passwords alone
+    ("get", "/v1/{database}/running", None, OWNER, 200),
     ("get", "/v1/{database}/people", None, WATCHERS, 200),
     ("post", "/v1/{database}/people", {"name": "new", "role": "analyst"}, OWNER, 201),
     ("post", "/v1/{database}/people/{name}/look", None, OWNER, 200),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import signal
 import threading
@@ -125,8 +126,8 @@ def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_
 def test_a_failing_engine_is_counted_and_says_the_same_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, caller = desk(tmp_path, pace=0.5)
-    due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 0.5)
+    made, caller = desk(tmp_path, pace=4.0)
+    due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 4.0)
     wrong = "SELECT error('secret') AS a"
     monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (wrong,))
     began = time.monotonic()
@@ -276,6 +277,8 @@ def test_a_server_that_stops_does_not_wait_for_engines(
 
     async def stopping() -> None:
         asking = asyncio.create_task(made.ask(caller, COUNT))
+        while not made.database.ledger.history():
+            await asyncio.sleep(0.01)
         await asyncio.sleep(2 * DUE)
         began = time.monotonic()
         assert await made.finish(1.0) == 0
@@ -288,11 +291,12 @@ def test_a_server_that_stops_does_not_wait_for_engines(
 
 
 def test_a_server_that_stops_lets_questions_leave_at_their_deadlines(tmp_path: Path) -> None:
-    made, caller = desk(tmp_path, pace=2.0)
+    made, caller = desk(tmp_path, pace=8.0)
 
     async def stopping() -> int:
         asking = asyncio.create_task(made.ask(caller, COUNT))
-        await asyncio.sleep(0.2)
+        while not made.database.ledger.history():
+            await asyncio.sleep(0.01)
         assert await made.finish(30.0) == 0
         return (await asking).release.receipt.number
 
@@ -315,7 +319,37 @@ def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pyt
     finally:
         signal.signal(signal.SIGINT, before)
     assert stopped.value.__cause__ is stopped.value.__context__ is None
-    assert [each.name for each in threading.enumerate() if each.name == "engine"] == []
+    while any(each.name.startswith("heeding") for each in threading.enumerate()):
+        assert time.monotonic() - began < SOON
     monkeypatch.undo()
     question.release()
     assert db.ledger.spent.amount == 1  # the receipt was open, and was redeemed
+
+
+def test_the_owner_sees_what_runs_and_when_it_is_due_from_public_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, caller = desk(tmp_path, pace=64.0)
+    endless(made, monkeypatch)
+    thread, _ = asked_in_background(made, caller, COUNT)
+    another = sf.open(made.path)  # as another process would
+    (found,) = owner.running(another, time.time(), pace=64.0)
+    assert (found["analyst"], found["question"]) == ("ana", COUNT.sql)
+    assert found["receipt"] == another.ledger.history()[0].number
+    charged, due, stopped = (
+        datetime.datetime.fromisoformat(found[name]) for name in ("charged", "due", "stopped")
+    )
+    assert (due - charged).total_seconds() == 32.0
+    assert (stopped - charged).total_seconds() == 4 * 32.0
+    assert owner.running(another, time.time() + 5 * 32.0, pace=64.0) == []
+    made.people.revoke("ana")
+    thread.join(SOON)
+
+
+def test_the_deadline_of_a_batch_is_read_from_its_text(tmp_path: Path) -> None:
+    db = sf.open(hospital(tmp_path))
+    first = "SELECT COUNT(*) FROM visits WHERE ward = 'a; SELECT COUNT(*) FROM visits'"
+    batch = db.batch([db.sql(first, epsilon="1"), db.sql(COUNT.sql, epsilon="1")])
+    assert owner._due(db, batch.text, 1.0) == 1.0
+    assert owner._due(db, COUNT.sql, 4.0) == 2.0
+    assert owner._due(db, "tune visits: rows", 1.0) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.curator import show
 from sfumato.server import owner
 from sfumato.server.people import DAYS, ROLES, People
+
+WIDE = 60  # letters of a question that are shown
 
 
 class _Group(click.Group):
@@ -135,6 +138,34 @@ def _row(person: dict[str, Any]) -> list[str]:
 
 @command.command()
 @POLICY
+@click.option("--pace", default=1.0, show_default=True, help="As the server was started with.")
+@click.option(
+    "--stop-after", default=owner.STOP_AFTER, show_default=True, help="As the server was started with."
+)
+@JSON
+def running(policy: str, pace: float, stop_after: float, as_json: bool) -> None:
+    """Questions that were charged and are not released yet: who asked, and when they are due."""
+    found = owner.running(sf.open(policy), time.time(), pace, stop_after)
+    if as_json:
+        print_json({"running": found})
+        return
+    if not found:
+        click.echo("No question is running.")
+        return
+    rows = [
+        [str(each["receipt"]), each["analyst"], each["charged"], each["due"] or "-", _short(each["question"])]
+        for each in found
+    ]
+    headers = ["receipt", "analyst", "charged", "due", "question"]
+    click.echo(show.table(headers, rows, [False, True, True, True, True]))
+
+
+def _short(question: str) -> str:
+    return question if len(question) <= WIDE else f"{question[: WIDE - 3]}..."
+
+
+@command.command()
+@POLICY
 @click.argument("name")
 @JSON
 def look(policy: str, name: str, as_json: bool) -> None:
@@ -152,6 +183,8 @@ def look(policy: str, name: str, as_json: bool) -> None:
         what = (
             "the engine failed" if note["failed"] else f"its deadline was doubled {note['doublings']} times"
         )
+        if note.get("stopped"):
+            what = f"the engine was stopped (receipt {note['receipt']}); the question may be asked again now"
         click.echo(f"  {note.get('at', '')}  {what}")
     if len(notes) > seen + 1:
         click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sfumato.sources.halt import Halt
     from sfumato.sources.printing import Answer
 
+    Runs = dict[tuple[object, ...], Secret[Answer]]
     Pace = Callable[..., AbstractContextManager[Halt | None]]
 
 
@@ -77,6 +78,7 @@ class Database:
     ) -> None:
         self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self._source, self._coins = source, coins
+        self.alike = source.alike  # about public tables
         self.names = Names.of(policy, ledger.path)
         self.judges = tuple(Judge(promise, policy, source.counted) for promise in policy.promises)
         for n, judge in enumerate(self.judges):
@@ -469,11 +471,7 @@ class Database:
         return Paid(receipt, parted(plans, spend, prices))
 
     def drawn(
-        self,
-        plan: Plan,
-        query: Query,
-        runs: dict[tuple[object, ...], Secret[Answer]] | None = None,
-        halt: Halt | None = None,
+        self, plan: Plan, query: Query, runs: Runs | None = None, halt: Halt | None = None
     ) -> Secret[Draw]:
         """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
         if runs is None:
@@ -522,10 +520,6 @@ class Database:
     def check_version(self) -> None:
         """Refuse, before anything is charged, to answer from a copy of data that changed."""
         self._source.check_version()
-
-    def alike(self, table: str, column: str) -> int:
-        """How many rows of a public table have the same value of a column, at most; of "", all its rows."""
-        return self._source.alike(table, column)
 
     @property
     def left(self) -> Guarantee:
@@ -725,7 +719,7 @@ class Batch:
 
     def _drawn(self, paid: Paid, halt: Halt | None) -> Secret[Draw]:
         """All vectors of all questions, one after the other; what is asked twice is run once, drawn twice."""
-        runs: dict[tuple[object, ...], Secret[Answer]] = {}
+        runs: Runs = {}
         first, *rest = [self.database.drawn(plan, query, runs, halt) for plan, query in paid.parts]
         for each in rest:
             first = first.beside(each).map(lambda pair: pair[0] + pair[1])

@@ -72,7 +72,6 @@ ASKING = 400  # releases that a person waits for, so that there are connections 
 HEAVY = 16  # things that wait for their turn because they take long
 MEASURES = 100  # of a question, or of a batch
 WAITING = 64  # new questions that wait for a thread
-LOOKED = 5000  # entries of the ledger in which a new worker looks for charges that were never released
 CHANGES = 3  # of the data, after which a question is not asked anew
 MINUTE = 60.0
 MOMENT = 2.0  # seconds for which it is known whether the ledger can be written
@@ -91,7 +90,7 @@ class Settings:
     pace: float = 1.0  # how much slower than usual the machine is taken to be
     longest: float = 60.0  # seconds; a question with a later deadline is refused
     deadlines: bool = True
-    stop_after: float = 4.0  # deadlines, after which an engine is stopped
+    stop_after: float = owner.STOP_AFTER  # deadlines, after which an engine is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,7 +597,7 @@ class Desk:
             try:
                 if settled is None:
                     head = await self.read(lambda ledger=ledger: ledger.head)
-                    settled = max(-1, int(head.partition("-")[0]) - LOOKED)
+                    settled = max(-1, int(head.partition("-")[0]) - owner.LOOKED)
                 settled = await self.read(owner.count_open, ledger, settled, time.time(), age)
             except SfumatoError as error:
                 say("ledger failed", database=self.name, reason=str(error))

@@ -12,6 +12,7 @@ import binascii
 import datetime
 import json
 import math
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +122,7 @@ class Door:
             ("PUT", f"{act}/policy", self.replace_policy),
             ("GET", f"{act}/access", self.access),
             ("POST", f"{act}/tokens", self.token),
+            ("GET", f"{act}/running", self.running),
             ("GET", f"{act}/people", self.people),
             ("POST", f"{act}/people", self.let_in),
             ("POST", f"{act}/people/{{name:path}}/look", self.look),
@@ -355,6 +357,16 @@ class Door:
         assert person is not None
         desk.note(Caller(person, "http", address), "token")
         return _json({"name": person.name, "role": person.role, "token": fresh, "days": days}, 201)
+
+    async def running(self, request: Request) -> Response:
+        """What was charged and is not released yet, in all workers."""
+        caller, desk = self._caller(request)
+        desk.check_role(caller, "owner")
+        await desk.refresh()
+        desk.note(caller, "running")
+        settings = desk.settings
+        facts = (desk.database, time.time(), settings.pace, settings.stop_after)
+        return _json({"running": await desk.in_turn(caller, owner.running, *facts)})
 
     async def people(self, request: Request) -> Response:
         """Who may come in."""

@@ -219,6 +219,7 @@ def described() -> dict[str, Any]:
         status=201,
         errors=body_errors,
     )
+    add("get", f"{act}/running", "Questions that were charged and are not released yet (owner).")
     add("get", f"{act}/people", "Who may come in (owner, auditor).")
     person = {
         "type": "object",

@@ -6,14 +6,17 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import show
 from sfumato.curator.database import fitting
 from sfumato.curator.files import rewrite
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import policy as policies
+from sfumato.queries.sql import parse
+from sfumato.server.deadlines import deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 LATE = "late"  # notes in the ledger of answers that came late or failed
 SHOWN = 1000  # keys of a column that are listed
+LOOKED = 5000  # entries of the ledger in which charges are looked for that were never released
+LONG = 240.0  # seconds for which a charge is shown whose deadline is not known
+STOP_AFTER = 4.0  # deadlines, after which an engine is stopped
 
 
 def schema(policy: Policy) -> dict[str, Any]:
@@ -147,6 +153,41 @@ def note_late(
     if stopped:
         ledger.hold(receipt, held=True, reason="its engine was stopped")
     ledger.note(LATE, facts | ({"stopped": True} if stopped else {}), about=who)
+
+
+def running(
+    database: Database, now: float, pace: float = 1.0, stop_after: float = STOP_AFTER
+) -> list[dict[str, Any]]:
+    """What was charged and may be running, in any worker: who asked what, and when it is due.
+
+    From the ledger and the policy alone, so it says nothing about how long an engine takes. A charge is shown
+    until its engine is stopped at the latest, unless its release is stored.
+    """
+    ledger = database.ledger
+    first = max(-1, int(ledger.head.partition("-")[0]) - LOOKED)
+    found = []
+    for number, at, who, question in ledger.open_charges(first)[1]:
+        due = _due(database, question, pace)
+        if now < at + (LONG if due is None else due * (stop_after + 1)):
+            moments = [None, None] if due is None else [_moment(at + due), _moment(at + due * stop_after)]
+            facts = {"receipt": number, "analyst": who, "question": question, "charged": _moment(at)}
+            found.append({**facts, "due": moments[0], "stopped": moments[1]})
+    return found
+
+
+def _due(database: Database, question: str, pace: float) -> float | None:
+    """How long after its charge a question is due; None if its text does not tell."""
+    is_batch = re.match(r"batch of \d+: ", question)
+    parts = question[is_batch.end() :].split("; ") if is_batch else [question]
+    total, text = 0.0, ""
+    for part in parts:
+        text = f"{text}; {part}" if text else part  # a text in quotes may hold what parts are split by
+        try:
+            plan = parse(text, database.policy)
+        except QueryRefused:
+            continue
+        total, text = total + deadline(plan, database.policy, pace, database.alike), ""
+    return None if text else total
 
 
 def looked(ledger: Ledger, who: str) -> None:

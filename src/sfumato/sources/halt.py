@@ -7,6 +7,7 @@ has ended (`push`), and a run looks before every statement whether it was stoppe
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,25 +63,13 @@ def heeding(interrupt: Callable[[], None], act: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return act()
-    results: list[T] = []
-    failures: list[BaseException] = []
-    done = threading.Event()  # joining a thread does not survive Ctrl-C
-
-    def doing() -> None:
-        try:
-            results.append(act())
-        except BaseException as failure:  # it is raised below, where somebody waits for it
-            failures.append(failure)
-        finally:
-            done.set()
-
-    threading.Thread(target=doing, name="engine", daemon=True).start()
+    pool = ThreadPoolExecutor(1, "heeding")
+    doing = pool.submit(act)
+    pool.shutdown(wait=False)
     try:
-        done.wait()
+        return doing.result()
     except KeyboardInterrupt:
-        while not done.wait(OFTEN):
+        while not doing.done():
             interrupt()
+            wait([doing], OFTEN)
         raise
-    if failures:
-        raise failures[0]
-    return results[0]
