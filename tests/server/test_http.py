@@ -170,7 +170,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Lets nobody ask often, nor anybody go on whose answers are late; all of them are."""
-    options = ("--rate", "3", "--late", "1", "--pace", "1e-9")
+    options = ("--rate", "3", "--late", "1", "--pace", "1e-9", "--stop-after", "1e12")
     with serving(tmp_path_factory.mktemp("strict"), *options, epsilon="10") as server:
         server.let_in("olga", "owner")
         yield server

@@ -45,6 +45,7 @@ CONNECTIONS = 1000  # of the HTTP door of one worker
 HANDLES = 65_536  # files and connections of one worker, if the system allows it
 IDLE = 60  # seconds that an HTTP connection may be idle
 GRACE = 10.0  # seconds that running questions get when the server is stopped
+WRITING = 25.0  # seconds in which their answers are written
 SOON = 5.0  # a worker that dies sooner is not started again at once
 LONGEST_HEAD = 1 << 16  # bytes of a request before its body
 ONCE = 1.0  # days that the first token lives
@@ -192,7 +193,7 @@ class _Parent:
                 process.terminate()
         for process, _ in self._running.values():
             try:
-                process.wait(GRACE + 5)
+                process.wait(GRACE + WRITING + 5)
             except subprocess.TimeoutExpired:
                 process.kill()
         for each in self._sockets.values():
@@ -329,7 +330,7 @@ async def work(told: dict[str, Any]) -> None:
         if left:
             say("left running", database=desk.name, questions=left)
     if doors:
-        await asyncio.wait(doors, timeout=GRACE)  # what was finished is still being written
+        await asyncio.wait(doors, timeout=WRITING)  # what was finished is still being written
     if web is not None:
         web.force_exit = True
     for door in doors:
