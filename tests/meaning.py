@@ -144,7 +144,7 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
     }
     cells = {
         tuple(map(as_key, group)): tuple(
-            vector[g * measure.cells : (g + 1) * measure.cells]
+            tuple(vector[g * measure.cells : (g + 1) * measure.cells])
             for measure, vector in zip(whole.measures, answer.vectors, strict=True)
         )
         for g, group in enumerate(answer.groups)
@@ -193,7 +193,7 @@ def _drawn(plan: Plan, answer: Answer) -> tuple[tuple[int | str, ...], ...]:
         elif isinstance(measure, Kinds):
             drawn.append(tuple(group.index(max(group)) for group in cells))
         else:
-            drawn.append(vector)
+            drawn.append(tuple(vector))
     return tuple(drawn)
 
 

@@ -76,7 +76,7 @@ def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = 
 
 def answer(question: Question) -> tuple[tuple[int, ...], ...]:
     """The exact answer, which no user can reach."""
-    return unseal(question.database._source.run(question.plan)).vectors
+    return tuple(map(tuple, unseal(question.database._source.run(question.plan)).vectors))
 
 
 def example(name: str) -> ModuleType:

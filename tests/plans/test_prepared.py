@@ -21,7 +21,7 @@ from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.sources.copy import Copy
-from sfumato.sources.printing import texts
+from sfumato.sources.printing import Statements, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,11 +136,13 @@ def test_a_copy_that_says_too_little_of_a_person_is_caught(
         prepared=True,
     )
 
-    def halved(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
+    def halved(plan: Plan, copy: Copy | None = None) -> Statements:
         pattern = re.compile(rf"t0\.{stored}\b")
-        return tuple(pattern.sub(f"(t0.{stored} // 10000000)", text) for text in texts(plan, copy))
+        return Statements(
+            tuple(pattern.sub(f"(t0.{stored} // 10000000)", text) for text in texts(plan, copy))
+        )
 
-    monkeypatch.setattr("sfumato.sources.duckdb.texts", halved)
+    monkeypatch.setattr("sfumato.sources.duckdb.statements", halved)
     sql = {"sfumato_rows": STORED[0], "sfumato_centred_2": STORED[3], "sfumato_total_2": STORED[2]}[stored]
     with pytest.raises(AssertionError, match="moved measure"):
         homes.check(sql)

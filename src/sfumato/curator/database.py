@@ -16,7 +16,7 @@ from sfumato.budget.filters import FINE, UNIT, losses
 from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
-from sfumato.curator.drawing import Paid, Stored, draw, parted
+from sfumato.curator.drawing import Paid, Stored, chooser, draw, parted
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
 from sfumato.curator.names import Names, batch
@@ -473,12 +473,16 @@ class Database:
     def drawn(
         self, plan: Plan, query: Query, runs: Runs | None = None, halt: Halt | None = None
     ) -> Secret[Draw]:
-        """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch."""
-        if runs is None:
-            return self._source.run(plan, halt).map(lambda answer: draw(query, answer, self._coins))
+        """Run it and add the noise, all of it sealed. `runs` holds what was run before for the same batch.
+
+        Private groups are chosen for each question by itself, so what is measured is run for each.
+        """
+        if runs is None or plan.private_keys:
+            chosen = self._source.run(plan, chooser(query, self._coins), halt)
+            return chosen.map(lambda answer: draw(query, answer, self._coins))
         measured = (plan.relation, plan.keys, plan.measures)
         if measured not in runs:
-            runs[measured] = self._source.run(plan, halt)
+            runs[measured] = self._source.run(plan, halt=halt)
         return runs[measured].map(lambda answer: draw(query, answer, self._coins))
 
     def kept(self, question: Question, *, version: int | None = None) -> Release | None:

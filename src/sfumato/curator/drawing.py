@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Query
 from sfumato.curator.release import write_key
 from sfumato.mechanisms import Mechanism, Partition
+from sfumato.sources.running import all_of_them
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
     from sfumato.sources.printing import Answer
+    from sfumato.sources.running import Choose
+
+PART = 1 << 20  # cells for which noise is drawn at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +52,27 @@ def parted(
     return tuple(parts)
 
 
+def chooser(query: Query, coins: Coins) -> Choose:
+    """Which private groups are shown, by how many units count for each; of public groups nobody asks."""
+    rules = [step.mechanism for step in query.steps if isinstance(step.mechanism, Partition)]
+    return all_of_them if not rules else lambda counts: rules[0].law(counts).draw(coins)
+
+
 def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
-    """A vector for every measure; where the groups are private, first which of them are shown."""
-    shown = range(len(answer.groups))
+    """A vector for every measure, of the groups that are shown; where they are private, first their names.
+
+    Noise and choices of different groups are independent, so groups that are drawn one after the other have
+    the law of all of them together; no more than `PART` cells are held at once.
+    """
     drawn: list[tuple[int | str, ...]] = []
     for step, vector in zip(query.steps, answer.vectors, strict=True):
         mechanism = step.mechanism
         if isinstance(mechanism, Partition):
-            chosen = mechanism.law(vector).draw(coins)
-            shown = [g for g, is_shown in enumerate(chosen) if is_shown]  # type: ignore[assignment]
-            drawn.append(tuple(write_key(answer.groups[g]) for g in shown))
+            drawn.append(tuple(map(write_key, answer.groups)))
             continue
         assert isinstance(mechanism, Mechanism)
         cells = len(vector) // max(len(answer.groups), 1)
-        seen = [vector[g * cells : (g + 1) * cells] for g in shown]
-        drawn.append(mechanism.law(tuple(itertools.chain.from_iterable(seen))).draw(coins))
+        size = cells * max(1, PART // max(cells, 1))
+        parts = (vector[start : start + size] for start in range(0, len(vector), max(size, 1)))
+        drawn.append(tuple(y for part in parts for y in mechanism.law(part).draw(coins)))
     return tuple(drawn)

@@ -11,9 +11,8 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -25,16 +24,20 @@ from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
 from sfumato.sources.halt import Halt, heeding
 from sfumato.sources.prepare import sweep, write
-from sfumato.sources.printing import Answer, arrange, texts
+from sfumato.sources.printing import arrange, statements
+from sfumato.sources.running import all_of_them, answered, choice, counted, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sfumato.queries.declared import Kind, Table, Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+    from sfumato.sources.printing import Answer, Statements
     from sfumato.sources.reading import Files, Look, Note, Part, Progress
+    from sfumato.sources.running import Choose
 
+T = TypeVar("T")
 _SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -213,43 +216,66 @@ class DuckDB:
 
     # The secret ---------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan, halt: Halt | None = None) -> Secret[Answer]:
+    def run(self, plan: Plan, choose: Choose = all_of_them, halt: Halt | None = None) -> Secret[Answer]:
         """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside; so does
         that the files changed meanwhile, of which a plan may read some twice, and that it was stopped.
+
+        Where groups are private, `choose` is told how many units count for each, and says which are shown;
+        only these are measured, in the same transaction.
 
         The engine's optimizer looks at statistics of the data, and has been seen to fail on some of them
         (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
         What was stopped (`halt`) is not.
         """
-        printed, stopped = self.texts(plan), halt or Halt()
+        printed, stopped = self.statements(plan), halt or Halt()
 
-        def fetched() -> list[list[tuple[Any, ...]]]:
-            try:
-                return self._fetched(self._cursor(), printed, stopped)
-            except duckdb.Error:
-                stopped.check()
-                return self._fetched(self._cursor(plain=True), printed, stopped)
-
-        def unchanged(results: list[list[tuple[Any, ...]]]) -> Answer:
+        def unchanged() -> Answer:
+            whole = self._chosen if plan.private_keys else self._whole
+            answer = whole(plan, printed, choose, stopped)
             if not self._is_current():
                 raise SourceError("the files changed")  # inside a Secret: nobody sees more than a failure
-            return arrange(plan, results)
+            return answer
 
-        return Secret.of(fetched).map(unchanged)
+        return Secret.of(unchanged)
 
-    def _fetched(
-        self, cursor: duckdb.DuckDBPyConnection, printed: Iterable[str], halt: Halt
-    ) -> list[list[tuple[Any, ...]]]:
-        """What queries return, until somebody stops them."""
-        found = []
-        for sql in printed:
-            with halt.over(cursor.interrupt):
-                found.append(heeding(cursor.interrupt, partial(_answered, cursor, sql)))
-        return found
+    def _whole(self, plan: Plan, printed: Statements, _: Choose, halt: Halt) -> Answer:
+        """The answer for public groups."""
+        try:
+            return _heeded(self._cursor(), halt, lambda cursor: arrange(plan, measured(cursor, printed)))
+        except duckdb.Error:
+            halt.check()
+            plain = self._cursor(plain=True)
+            return _heeded(plain, halt, lambda cursor: arrange(plan, measured(cursor, printed)))
+
+    def _chosen(self, plan: Plan, printed: Statements, choose: Choose, halt: Halt) -> Answer:
+        """The answer for those private groups that are chosen.
+
+        They are chosen once. What fails after that is run again for the same groups, which have the same
+        numbers in every engine: a second choice because of a failure would depend on more than its coins.
+        """
+        cursor = self._cursor()
+        try:
+            found = _heeded(cursor, halt, lambda each: counted(each, printed))
+        except duckdb.Error:
+            halt.check()
+            cursor = self._cursor(plain=True)
+            found = _heeded(cursor, halt, lambda each: counted(each, printed))
+        chosen = choice(found, choose)
+        try:
+            return _heeded(cursor, halt, lambda each: answered(each, plan, printed, chosen))
+        except duckdb.Error:
+            halt.check()
+            plain = self._cursor(plain=True)
+            _heeded(plain, halt, lambda each: counted(each, printed))
+            return _heeded(plain, halt, lambda each: answered(each, plan, printed, chosen))
+
+    def statements(self, plan: Plan) -> Statements:
+        """What `run` runs."""
+        return statements(plan, self.copy)
 
     def texts(self, plan: Plan) -> tuple[str, ...]:
-        """The queries that `run` runs."""
-        return texts(plan, self.copy)
+        """The same, one after the other."""
+        return self.statements(plan).texts
 
     def check_version(self) -> None:
         """Refuse to answer from data that are known to be of yesterday: from files that were replaced."""
@@ -629,8 +655,12 @@ def read(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path
     return path
 
 
-def _answered(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    return cursor.execute(sql).fetchall()
+def _heeded(
+    cursor: duckdb.DuckDBPyConnection, halt: Halt, act: Callable[[duckdb.DuckDBPyConnection], T]
+) -> T:
+    """Do something in an engine, until somebody stops it."""
+    with halt.over(cursor.interrupt):
+        return heeding(cursor.interrupt, lambda: act(cursor))
 
 
 def _states(names: Iterable[str]) -> Seen:

@@ -15,8 +15,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from sfumato.queries.expressions import Call
 from sfumato.queries.plan import (
@@ -39,13 +44,15 @@ from sfumato.sources.dialect import SQL_TYPE, double, integer, listed, on_grid, 
 from sfumato.sources.tables import is_plain, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Clamp
     from sfumato.queries.relations import Relation
     from sfumato.sources.copy import Copy, Grid
+
+    Group = tuple[Value, ...]
 
 LONGEST = 1000  # characters of a private key
 BUCKETS = 1 << 16  # into which people are put, so many that the engine's caches hold them
@@ -56,51 +63,134 @@ SEVERAL = 256  # rows that weigh in full, from which on a bucket of light people
 class Answer:
     """The exact answer: for every measure its cells, group by group."""
 
-    groups: tuple[tuple[Value, ...], ...]
-    vectors: tuple[tuple[int, ...], ...]
+    groups: tuple[Group, ...]
+    vectors: tuple[Sequence[int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse(Sequence[int]):
+    """A long vector that is nearly everywhere zero; only what is not is held, in order."""
+
+    size: int
+    places: array[int]
+    weights: array[int]
+
+    @classmethod
+    def of(cls, size: int, found: Iterable[tuple[int, int]]) -> Sparse:
+        """From places and what stands there, in any order."""
+        places, weights = array("q"), array("q")
+        for place, weight in found:
+            places.append(place)
+            weights.append(weight)
+        order = np.argsort(np.frombuffer(places, dtype=np.int64), kind="stable") if places else ()
+        return cls(size, array("q", (places[i] for i in order)), array("q", (weights[i] for i in order)))
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, wanted: int) -> int: ...
+    @overload
+    def __getitem__(self, wanted: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, wanted: int | slice) -> int | tuple[int, ...]:
+        if isinstance(wanted, int):
+            return self[wanted : wanted + 1][0]
+        start, stop, _ = wanted.indices(self.size)
+        found = [0] * max(0, stop - start)
+        for i in range(bisect_left(self.places, start), bisect_left(self.places, stop)):
+            found[self.places[i] - start] += self.weights[i]
+        return tuple(found)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[:])
 
 
 # Queries -------------------------------------------------------------------------------------------------
 
 
-def texts(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What is run for a plan, in this order. Where the groups are private, these are chosen in between.
+
+    Nothing is measured in groups that are not shown. The numbers of those that are reach the engine as the
+    value of $1: their names stand in no text.
+    """
+
+    measuring: tuple[str, ...]
+    making: tuple[str, ...] = ()  # which groups there are, each with a number
+    counting: str = ""  # the number of each, and how many units count for it
+    naming: str = ""  # what the chosen are called
+    choosing: str = ""  # the chosen, in the order in which they are shown
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        first = (*self.making, self.counting, self.naming, self.choosing)
+        return (*(text for text in first if text), *self.measuring)
+
+
+def statements(plan: Plan, copy: Copy | None = None) -> Statements:
     """The queries that compute a plan: one for what is added up by group, one for every grid."""
-    return tuple(_text(plan, measures, copy) for measures in _together(plan))
+    measuring = tuple(_text(plan, measures, copy) for measures in _together(plan))
+    if not plan.private_keys:
+        return Statements(measuring)
+    names = ", ".join(f"h{i}" for i in range(len(plan.keys)))
+    chosen = "SELECT UNNEST(CAST($1 AS UBIGINT[])) AS code"
+    placed = f"{chosen}, UNNEST(range(len(CAST($1 AS UBIGINT[])))) AS position"
+    flat = _Query(plan, [plan.measures[i] for i in _flat(plan)], copy)
+    return Statements(
+        measuring,
+        *flat.choosing(),
+        naming=f"SELECT code, {names} FROM sfumato_every WHERE code IN ({chosen})",
+        choosing=f"CREATE TEMP TABLE sfumato_chosen AS SELECT position, {names} FROM ({placed}) AS placed"
+        " JOIN sfumato_every USING (code)",
+    )
 
 
-def arrange(plan: Plan, results: Sequence[list[tuple[Any, ...]]]) -> Answer:
-    """What the queries returned, as one vector a measure; groups without rows are zero."""
-    keys = len(plan.keys)
-    if plan.private_keys:
-        groups = tuple(sorted({tuple(row[:keys]) for rows in results for row in rows}, key=repr))
-        place: dict[Any, int] = {group: i for i, group in enumerate(groups)}
-    else:
-        groups = plan.groups
-    found: dict[int, list[int]] = {
-        i: [0] * (len(groups) * measure.cells) for i, measure in enumerate(plan.measures)
+def texts(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
+    """The same, one after the other."""
+    return statements(plan, copy).texts
+
+
+def arrange(
+    plan: Plan,
+    results: Iterable[Iterable[tuple[Any, ...]]],
+    chosen: Sequence[tuple[Group, int]] | None = None,
+) -> Answer:
+    """What the queries returned, as one vector a measure; groups without rows are zero.
+
+    `chosen` are the private groups that are shown, each with how many count for it.
+    """
+    groups = plan.groups if chosen is None else tuple(group for group, _ in chosen)
+    counts = tuple(count for _, count in chosen or ())
+    found: dict[int, Sequence[int]] = {
+        i: counts for i, measure in enumerate(plan.measures) if isinstance(measure, Selected)
     }
-    private = plan.private_keys
     for measures, rows in zip(_together(plan), results, strict=True):
-        first = plan.measures[measures[0]]
-        on_cells = isinstance(first, (Spread, Kinds, Octaves))
-        sizes = [(found[i], plan.measures[i].cells) for i in measures]
+        sizes = [plan.measures[i].cells for i in measures]
+        if isinstance(plan.measures[measures[0]], (Spread, Kinds, Octaves)):
+            cells = sizes[0]
+            weights = ((at * cells + cell, int(weight)) for at, cell, weight in rows)
+            found[measures[0]] = Sparse.of(len(groups) * cells, weights)
+            continue
+        vectors = [[0] * (len(groups) * cells) for cells in sizes]
         for row in rows:
-            at = place[tuple(row[:keys])] if private else row[0]
-            start = keys if private else 1
-            if on_cells:
-                vector, cells = sizes[0]
-                vector[at * cells + row[start]] += int(row[start + 1])
-                continue
-            for vector, cells in sizes:
+            start = 1
+            for vector, cells in zip(vectors, sizes, strict=True):
                 for c in range(cells):
-                    vector[at * cells + c] += int(row[start + c])
+                    vector[row[0] * cells + c] += int(row[start + c])
                 start += cells
-    return Answer(groups, tuple(tuple(found[i]) for i in range(len(plan.measures))))
+        found.update(zip(measures, map(tuple, vectors), strict=True))
+    return Answer(groups, tuple(found[i] for i in range(len(plan.measures))))
+
+
+def _flat(plan: Plan) -> list[int]:
+    """The measures that are added up by group, by index."""
+    return [i for i, m in enumerate(plan.measures) if isinstance(m, (Moments, Sum, People))]
 
 
 def _together(plan: Plan) -> list[list[int]]:
-    """The measures by index, those first that one query computes."""
-    flat = [i for i, m in enumerate(plan.measures) if isinstance(m, (Moments, Sum, People, Selected))]
+    """The measures by index, those first that one query computes; which groups are shown is found before."""
+    flat = _flat(plan)
     alone = [[i] for i, m in enumerate(plan.measures) if isinstance(m, (Distinct, Spread, Kinds, Octaves))]
     return [*([flat] if flat else []), *alone]
 
@@ -123,18 +213,22 @@ class _Query:
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.pieces = _Pieces()
         self.columns: dict[str, str] = {}  # what of a row is used, and what it is called
+        self.hidden: list[str] = []  # the keys of a row, where they are private
         self.raw: list[str] = []  # what is grouped by
         self.lists: dict[int, str] = {}  # and for which of it there are public values
         for i, key in enumerate(plan.keys):
             text, kind = self.scalar(key.expression), key.expression.domain.kind
-            self.raw.append(self.named(text))
             if plan.private_keys:
+                self.hidden.append(self.named(text))
                 self.rows.conditions.append(_usable(text, key.expression))
                 if key.values is not None:
                     self.rows.conditions.append(f"{text} IN ({listed(key.values, kind)})")
             else:
                 assert key.values is not None
+                self.raw.append(self.named(text))
                 self.lists[i] = _values(key.values, SQL_TYPE[kind])
+        if plan.private_keys:
+            self.raw.append("chosen.position")
         first = measures[0] if measures else None
         if isinstance(first, Spread):
             cell, least = self.on_grid(first.value, first.clamp), first.clamp.least
@@ -153,6 +247,11 @@ class _Query:
             f" JOIN sfumato_v{i} AS v{i} ON {pattern.format(raw[i])} = v{i}.key" for i in self.lists
         )
 
+    def chosen(self, keys: Iterable[str]) -> str:
+        """The private groups that are shown, joined to keys; nothing where the keys are public."""
+        on = [f"{key} = chosen.h{i}" for i, key in enumerate(keys)]
+        return f" JOIN sfumato_chosen AS chosen ON {' AND '.join(on)}" if on else ""
+
     def named(self, text: str) -> str:
         """What an expression of a row is called: a short text is parsed faster than three long ones."""
         return self.columns.setdefault(text, f"x{len(self.columns)}")
@@ -163,7 +262,7 @@ class _Query:
         These are not materialized: each use of them reads the table, and only the columns that it needs.
         """
         body = self.by_person() if self.plan.relation.by_person else self.by_row()
-        return self.whole(body)
+        return body if self.is_known and not self.is_split else self.whole(body)
 
     def whole(self, body: str) -> str:
         """A query with the rows and the public values that it names."""
@@ -210,8 +309,8 @@ class _Query:
         return f" FROM sfumato_rows AS t{joins}" + (f" WHERE {where}" if where else "")
 
     def shown(self, names: list[str]) -> list[str]:
-        """The keys as they come back: one position in the plan's groups, or the keys themselves."""
-        if self.plan.private_keys:
+        """The keys as they come back: one position among the groups."""
+        if self.hidden:
             return names
         groups = names[: len(self.plan.keys)]
         position = "0"
@@ -225,20 +324,63 @@ class _Query:
         cells = [each for measure in self.measures for each in self.cells(measure)]
         names = [f"k{i}" for i in range(len(self.raw))]
         keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
-        inner = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows()}{_by(len(keys))}"
+        rows = self.from_rows(self.chosen(self.hidden))
+        inner = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{rows}{_by(len(keys))}"
         places = [f"v{i}.position" if i in self.lists else f"g.{name}" for i, name in enumerate(names)]
         shown = ", ".join([*self.shown(places), *cells])
         return f"SELECT {shown} FROM ({inner}) AS g{self.joined('g.{}', names)}"
 
     def by_person(self) -> str:
         """Everybody's rows by group, with heavy people scaled; in the form that is fastest for it."""
-        by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds, Selected)) for m in self.measures)
-        one_key = all(m.groups == 1 for m in self.measures if isinstance(m, Selected))
+        return self.split() if self.is_split else self.persons()
+
+    @property
+    def is_split(self) -> bool:
+        """Whether only heavy people are looked at one by one."""
+        by_row = all(isinstance(m, (Moments, Sum, Spread, Kinds)) for m in self.measures)
         counts = all(isinstance(m, Moments) and not m.degree for m in self.measures)
-        added = any(not isinstance(m, Selected) for m in self.measures)
         several = self.raw or not counts or self.scan is not None
-        is_split = added and by_row and one_key and several and is_plain(self.plan.relation)
-        return self.split() if is_split else self.persons()
+        return bool(by_row and several and is_plain(self.plan.relation))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether people were looked at for what is measured when private groups were chosen."""
+        flat = all(isinstance(measure, (Moments, Sum, People)) for measure in self.measures)
+        return bool(self.hidden and flat and self.plan.relation.by_person)
+
+    def choosing(self) -> tuple[tuple[str, ...], str]:
+        """Which private groups there are, each with a number; and how many units count for each.
+
+        A person counts for the group with the smallest hash of person and group; where the first half of two
+        hashes is the same, for the group that sorts first. Other people's groups only change by which number
+        a group is called in between, not which of two comes first.
+        """
+        names, by_person = [f"h{i}" for i in range(len(self.hidden))], self.plan.relation.by_person
+        made: list[str] = []
+        rows, keys = self.from_rows(), self.hidden
+        whole: Callable[[str], str] = self.whole
+        if by_person and not self.is_split:  # what is looked at one by one is looked at once
+            made.append(f"CREATE TEMP TABLE sfumato_person AS {self.whole(self.person())}")
+            rows, keys, whole = " FROM sfumato_person AS t", [f"t.{name}" for name in names], str
+        named = [f"{key} AS {name}" for key, name in zip(keys, names, strict=True)]
+        counts = [] if by_person else ["COUNT(*) AS s"]
+        code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
+        every = f"SELECT {', '.join([*named, *counts])}{rows}{_by(len(names))}"
+        made.append(f"CREATE TEMP TABLE sfumato_every AS {whole(f'SELECT *, {code} FROM ({every}) AS g')}")
+        if not by_person:
+            return tuple(made), "SELECT code, s FROM sfumato_every ORDER BY code"
+        on = " AND ".join(f"{key} = every.{name}" for key, name in zip(keys, names, strict=True))
+        high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
+        masked = f"(HASH({', '.join(['u', *keys])}) & CAST({high} AS UBIGINT))"
+        chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT) AS code"
+        heavy = f", {self.few()} AS h" if self.measures and self.is_split else ""
+        who = f"SELECT u, {chosen}{heavy}{rows} JOIN sfumato_every AS every ON {on} GROUP BY u"
+        made.append(f"CREATE TEMP TABLE sfumato_who AS {whole(who)}")
+        counted = "SELECT code, COUNT(*) AS s FROM sfumato_who GROUP BY code"
+        return tuple(made), (
+            f"SELECT code, COALESCE(s, 0) AS s FROM sfumato_every LEFT JOIN ({counted}) AS counted"
+            " USING (code) ORDER BY code"
+        )
 
     def added(self, cells: int) -> str:
         """All of sfumato_r added up by group, the groups that are public in their places."""
@@ -261,8 +403,7 @@ class _Query:
         only those who have more are looked at one by one. The integers are those of `persons`. Where caps are
         high, people are first looked at in buckets: whoever is beyond a cap is in one that is beyond it.
         """
-        measures = [m for m in self.measures if not isinstance(m, Selected)]
-        few = " OR ".join(dict.fromkeys(self.maybe_heavy(measure) for measure in measures))
+        measures = self.measures
         names = [f"k{i}" for i in range(len(self.raw))]
         cells = [self.cells(measure) for measure in measures]
         columns, bounds, parts = [], [], []  # of a person in a group: cells and norms, a sum's bounded
@@ -276,16 +417,19 @@ class _Query:
                 columns.append(f"{self.norm(measure)} AS n{i}")
                 parts.append([f"n{i}c{c}" for c in range(len(each))])
         keys = [f"{raw} AS {name}" for raw, name in zip(self.raw, names, strict=True)]
-        everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{self.from_rows()}{_by(len(keys))}"
-        stored = self.heavy_beside(measures)
-        several = (self.plan.relation.rows or 0) >= SEVERAL and len(measures) == len(self.measures)
+        every_row = self.from_rows(self.chosen(self.hidden))
+        everybody = f"SELECT {', '.join([*keys, *self.pieces.printed()])}{every_row}{_by(len(keys))}"
+        own = self.own("k")
+        stored = "" if self.is_known else self.heavy_beside(measures)
+        several = (self.plan.relation.rows or 0) >= SEVERAL and not self.is_known
         who = f"HASH(u) & CAST({BUCKETS - 1} AS UBIGINT)" if several else "u"
         maybe = stored or f"{who} IN (SELECT u FROM sfumato_heavy)"
         one_by_one = (
-            f"SELECT {', '.join(['u', *keys, *self.pieces.printed()])}"
-            f"{self.from_rows(where=maybe)}{_by(1 + len(keys))}"
+            f"SELECT {', '.join(['u', *(f'{raw} AS {name}' for name, raw in own.items())])}"
+            f"{''.join(f', {piece}' for piece in self.pieces.printed())}"
+            f"{self.from_rows(where=maybe)}{_by(1 + len(own))}"
         )
-        person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in names), *columns])} FROM ({one_by_one}) AS g"
+        person = f"SELECT {', '.join(['g.u', *(f'g.{n}' for n in own), *columns])} FROM ({one_by_one}) AS g"
         person += self.joined("g.{}", names)
         if bounds:
             person = f"SELECT h.*, {', '.join(bounds)} FROM ({person}) AS h"
@@ -302,119 +446,71 @@ class _Query:
             sums = ", ".join(f"SUM(n{i}) AS m{i}" for i in range(len(limits)))
             bounded += f", sfumato_norm AS (SELECT u, {sums} FROM sfumato_person GROUP BY u HAVING {beyond})"
         totals = [f"CAST({cell} AS HUGEINT) AS c{j}" for j, cell in enumerate(itertools.chain(*cells))]
-        if len(measures) < len(self.measures):
-            return self._split_selected(everybody, few, bounded, totals, changes)
-        heavy = f"SELECT {who} AS u{self.from_rows()} GROUP BY 1 HAVING {few}"
+        heavy = f"SELECT {who} AS u{self.from_rows()} GROUP BY 1 HAVING {self.few()}"
+        if self.is_known:
+            heavy = "SELECT u FROM sfumato_who WHERE h"
         found = "" if stored else f"sfumato_heavy AS MATERIALIZED ({heavy}), "
         joined = " JOIN sfumato_norm USING (u)" if names else ""
+        joined += self.chosen(f"sfumato_person.h{i}" for i in range(len(self.hidden)))
+        shown = ["chosen.position", *names[1:]] if self.hidden else names
         return (
             f"WITH {found}{bounded},"
             f" sfumato_r AS (SELECT {', '.join([*names, *totals])} FROM ({everybody}) AS g UNION ALL"
-            f" SELECT {', '.join([*names, *changes])} FROM sfumato_person{joined}),"
+            f" SELECT {', '.join([*shown, *changes])} FROM sfumato_person{joined}),"
             f" {self.added(len(totals))}"
         )
 
-    def _split_selected(
-        self, everybody: str, few: str, bounded: str, totals: list[str], changes: list[str]
-    ) -> str:
-        """The same where the groups are private, with the number of persons who count for each.
+    def own(self, letter: str) -> dict[str, str]:
+        """What a person's rows are grouped by, by name: also groups that are not shown are weighed."""
+        raw = self.keys if letter == "p" else self.raw
+        hidden = {f"h{i}": key for i, key in enumerate(self.hidden)}
+        return hidden | {f"{letter}{i}": each for i, each in enumerate(raw) if i or not hidden}
 
-        A person counts for the group with the smallest hash of person and group; where the first half of two
-        hashes is the same, for the group that sorts first. Other people's groups only change by which number
-        a group is called in between, not which of two comes first.
-        """
-        names = [f"k{i}" for i in range(len(self.raw))]
-        on = " AND ".join(f"{raw} = every.{name}" for raw, name in zip(self.raw, names, strict=True))
-        high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
-        masked = f"(HASH({', '.join(['u', *self.raw])}) & CAST({high} AS UBIGINT))"
-        chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT)"
-        code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
-        every = f"SELECT *, {code} FROM ({everybody}) AS g"
-        who = (
-            f"SELECT u, {few} AS h, {chosen} AS code"
-            f"{self.from_rows(f' JOIN sfumato_every AS every ON {on}')} GROUP BY 1"
-        )
-        same = " AND ".join(f"person.{name} = every.{name}" for name in names)
-        cells = [f"c{j}" for j in range(len(totals))]
-        return (
-            f"WITH sfumato_every AS MATERIALIZED ({every}), sfumato_who AS MATERIALIZED ({who}),"
-            f" sfumato_heavy AS (SELECT u FROM sfumato_who WHERE h), {bounded},"
-            f" sfumato_r AS (SELECT code, 0 AS s, {', '.join(totals)} FROM sfumato_every AS g UNION ALL"
-            f" SELECT code, 0, {', '.join(changes)} FROM sfumato_person AS person JOIN sfumato_norm USING (u)"
-            f" JOIN sfumato_every AS every ON {same} UNION ALL"
-            f" SELECT code, COUNT(*), {', '.join('0' for _ in cells)} FROM sfumato_who GROUP BY code),"
-            f" sfumato_q AS (SELECT code, SUM(s) AS s,"
-            f" {', '.join(f'SUM({cell}) AS {cell}' for cell in cells)} FROM sfumato_r GROUP BY code)"
-            f" SELECT {', '.join([*(f'every.{name}' for name in names), 'q.s', *(f'q.{c}' for c in cells)])}"
-            f" FROM sfumato_q AS q JOIN sfumato_every AS every USING (code)"
-        )
+    def weights(self) -> list[tuple[str, str, int, list[str]]]:
+        """Of every measure: a name, what a person weighs in a group, the limit of that, and the cells."""
+        cells = [self.bounded(measure, self.cells(measure)) for measure in self.measures]
+        return [
+            (f"n{i}", self.norm(measure), _limit(measure), each)
+            for i, (measure, each) in enumerate(zip(self.measures, cells, strict=True))
+        ]
 
-    def persons(self) -> str:
-        """Add up each person's rows by group, find the heavy people, scale them, then add up everybody."""
-        weights: list[tuple[str, str, int, list[str]]] = []  # name, norm, limit, cells
-        for i, measure in enumerate(self.measures):
-            if not isinstance(measure, Selected):
-                cells = self.bounded(measure, self.cells(measure))
-                weights.append((f"n{i}", self.norm(measure), _limit(measure), cells))
-        keys = [f"{key} AS p{i}" for i, key in enumerate(self.keys)]
+    def person(self) -> str:
+        """Each person's rows by group, added up."""
+        weights, own = self.weights(), self.own("p")
         rows = (
-            f"SELECT {', '.join(['u', *keys, *self.pieces.printed()])}"
-            f"{self.from_rows(self.joins)}"
-            f" GROUP BY {', '.join(str(i + 1) for i in range(1 + len(keys)))}"
+            f"SELECT {', '.join(['u', *(f'{raw} AS {name}' for name, raw in own.items())])}"
+            f"{''.join(f', {piece}' for piece in self.pieces.printed())}"
+            f"{self.from_rows(self.joins)}{_by(1 + len(own))}"
         )
-        names = [f"p{i}" for i in range(len(keys))]
         columns = [f"{norm} AS {name}" for name, norm, _, _ in weights]
         for name, _, _, cells in weights:
             columns += [f"{cell} AS {name}c{c}" for c, cell in enumerate(cells)]
-        person = f"SELECT {', '.join(['g.u', *names, *columns])} FROM ({rows}) AS g"
-        if not names:  # a person has one row here, which weighs what the person weighs
-            sums = [
-                f"COALESCE(SUM({_scaled(f'{name}c{c}', name, limit)}), 0)"
-                for name, _, limit, cells in weights
-                for c in range(len(cells))
-            ]
-            return f"SELECT 0, {', '.join(sums)} FROM ({person}) AS person"
-        norms = [f"SUM({name}) AS m{name}" for name, *_ in weights]
-        heavy = " OR ".join(f"SUM({name}) > {limit}" for name, _, limit, _ in weights)
+        return f"SELECT {', '.join(['g.u', *own, *columns])} FROM ({rows}) AS g"
+
+    def persons(self) -> str:
+        """Add up each person's rows by group, find the heavy people, scale them, then add up everybody."""
+        weights, person = self.weights(), self.person()
+        letter = "m" if self.keys else ""  # without groups a person has one row, which is the norm itself
         sums = [
-            f"COALESCE(SUM({_scaled(f'{name}c{c}', f'm{name}', limit)}), 0)"
+            f"COALESCE(SUM({_scaled(f'{name}c{c}', letter + name, limit)}), 0)"
             for name, _, limit, cells in weights
             for c in range(len(cells))
         ]
-        shown = self.shown([f"person.{name}" for name in names])
-        selected = next((m for m in self.measures if isinstance(m, Selected)), None)
-        totals = (
-            f"SELECT {', '.join([*shown, *sums])} FROM sfumato_person AS person"
+        if not self.keys:
+            return f"SELECT 0, {', '.join(sums)} FROM ({person}) AS person"
+        norms = [f"SUM({name}) AS m{name}" for name, *_ in weights]
+        heavy = " OR ".join(f"SUM({name}) > {limit}" for name, _, limit, _ in weights)
+        places = [f"person.p{i}" for i in range(len(self.keys))]
+        if self.hidden:
+            places[0] = "chosen.position"
+        made = "" if self.is_known else f"sfumato_person AS MATERIALIZED ({person}), "
+        return (
+            f"WITH {made}"
+            f"sfumato_heavy AS (SELECT u, {', '.join(norms)} FROM sfumato_person GROUP BY u HAVING {heavy})"
+            f" SELECT {', '.join([*self.shown(places), *sums])} FROM sfumato_person AS person"
+            f"{self.chosen(f'person.h{i}' for i in range(len(self.hidden)))}"
             f" LEFT JOIN sfumato_heavy AS heavy ON person.u = heavy.u"
-            f" GROUP BY {', '.join(f'person.{name}' for name in names)}"
-        )
-        ctes = (
-            f"WITH sfumato_person AS MATERIALIZED ({person}),"
-            f" sfumato_heavy AS (SELECT u, {', '.join(norms)} FROM sfumato_person GROUP BY u HAVING {heavy})"
-        )
-        return (
-            f"{ctes} {totals}" if selected is None else self._with_selection(person, ctes, totals, selected)
-        )
-
-    def _with_selection(self, person: str, ctes: str, totals: str, selected: Selected) -> str:
-        """Which groups each person counts for, beside the totals of every group."""
-        names = [f"p{i}" for i in range(len(self.keys))]
-        struct = ", ".join(f"'{name}': {name}" for name in names)
-        ranked = f"{{'h': HASH(u, {', '.join(names)}), {struct}}}"
-        assert selected.groups == 1
-        chosen = f"SELECT MIN({ranked}) AS c FROM sfumato_person GROUP BY u"
-        counted = f"SELECT {', '.join(f'c.{n} AS {n}' for n in names)}, COUNT(*) AS s FROM ({chosen}) AS q"
-        counted += f" GROUP BY {', '.join(str(i + 1) for i in range(len(names)))}"
-        if len(self.measures) == 1:
-            return f"WITH sfumato_person AS MATERIALIZED ({person}) {counted}"
-        on = " AND ".join(f"a.{name} = b.{name}" for name in names)
-        count = sum(m.cells for m in self.measures if not isinstance(m, Selected))
-        cells = ", ".join(f"a.c{i}" for i in range(count))
-        columns = ", ".join([*names, *(f"c{i}" for i in range(count))])
-        return (
-            f"{ctes}, sfumato_totals({columns}) AS ({totals}), sfumato_counted AS ({counted})"
-            f" SELECT {', '.join(f'a.{n}' for n in names)}, COALESCE(b.s, 0), {cells}"
-            f" FROM sfumato_totals AS a LEFT JOIN sfumato_counted AS b ON {on}"
+            f" GROUP BY {', '.join(places)}"
         )
 
     # Measures -----------------------------------------------------------------------------------------
@@ -434,8 +530,6 @@ class _Query:
                 return [f"{self._seen(value)} * {measure.whole}"]
             case Spread() | Kinds():
                 return [f"{self.pieces.name('COUNT(*)')} * {measure.whole}"]
-            case Selected():  # where each row is a unit: of persons it is counted apart
-                return [self.pieces.name("COUNT(*)")]
         raise AssertionError("it has a query of its own")
 
     def maybe_heavy(self, measure: Measure) -> str:
@@ -460,9 +554,13 @@ class _Query:
         x = self.on_grid(value, clamp)
         return f"SUM(ABS(CAST({x} AS BIGINT) - {measure.centre})) > {measure.cap}"
 
+    def few(self) -> str:
+        """The same of any measure."""
+        return " OR ".join(dict.fromkeys(self.maybe_heavy(measure) for measure in self.measures))
+
     def heavy_beside(self, measures: Sequence[Measure]) -> str:
         """The same of a row, by what the copy says about its person; nothing if it does not say it."""
-        if self.scan is None or len(measures) < len(self.measures):
+        if self.scan is None:
             return ""
         beyond: list[str] = []
         for measure in measures:
@@ -607,22 +705,26 @@ def _distinct(query: _Query, measure: Distinct) -> str:
     text = query.scalar(measure.value)
     value = query.named(text)
     query.rows.conditions.append(f"({text}) IS NOT NULL")
-    keys = [f"{key} AS p{i}" for i, key in enumerate(query.keys)]
-    names = [f"p{i}" for i in range(len(keys))]
+    names = [f"p{i}" for i in range(len(query.keys))]
     group = f" GROUP BY {', '.join(names)}" if names else ""
     if not query.plan.relation.by_person:
-        inner = f"SELECT {', '.join([*keys, f'{value} AS x'])}{query.from_rows(query.joins)}"
+        keys = [f"{key} AS {name}" for key, name in zip(query.keys, names, strict=True)]
+        rows = query.from_rows(query.joins + query.chosen(query.hidden))
+        inner = f"SELECT {', '.join([*keys, f'{value} AS x'])}{rows}"
         found = f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])} FROM ({inner}) AS q{group}"
         return query.whole(found)
-    pairs = f"SELECT {', '.join(['u', *keys, f'{value} AS x'])}"
-    pairs += query.from_rows(query.joins)
-    pairs += f" GROUP BY {', '.join(str(i + 1) for i in range(2 + len(keys)))}"
+    own = query.own("p")
+    pairs = f"SELECT {', '.join(['u', *(f'{raw} AS {name}' for name, raw in own.items()), f'{value} AS x'])}"
+    pairs += f"{query.from_rows(query.joins)}{_by(2 + len(own))}"
     # pairs are different, so hash, group and value order them totally
-    order = ", ".join([f"HASH({', '.join(['u', *names, 'x'])})", *names, "x"])
+    order = ", ".join([f"HASH({', '.join(['u', *own, 'x'])})", *own, "x"])
     ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY u ORDER BY {order}) AS n FROM ({pairs}) AS q"
+    places = ["chosen.position"] if query.hidden else names
+    joined = query.chosen(f"p.h{i}" for i in range(len(query.hidden)))
     return query.whole(
-        f"SELECT {', '.join([*query.shown(names), 'COUNT(DISTINCT x)'])}"
-        f" FROM ({ranked}) AS p WHERE n <= {measure.pairs}{group}"
+        f"SELECT {', '.join([*query.shown(places), 'COUNT(DISTINCT x)'])}"
+        f" FROM ({ranked}) AS p{joined} WHERE n <= {measure.pairs}"
+        + (f" GROUP BY {', '.join(places)}" if places else "")
     )
 
 
@@ -669,9 +771,11 @@ class _Pieces:
 
 
 def _usable(text: str, key: Scalar) -> str:
-    """A private key has a value, and one that can be stored and shown."""
+    """A private key has a value, and one that can be stored and shown under a name of its own."""
     there = f"({text}) IS NOT NULL"
-    return f"{there} AND LENGTH({text}) <= {LONGEST}" if key.domain.kind == "text" else there
+    if key.domain.kind == "text":
+        return f"{there} AND LENGTH({text}) <= {LONGEST}"
+    return f"{there} AND ISFINITE({text})" if key.domain.kind in ("date", "timestamp") else there
 
 
 def _values(values: tuple[Value, ...], engine_type: str) -> str:
