@@ -98,7 +98,9 @@ BREAKING = """
 import sys, sfumato as sf
 from sfumato.sources import duckdb as source
 db = sf.open(sys.argv[1])
-source.texts = lambda plan, copy=None: ("SELECT error('private ' || note) FROM visits",)
+wrong = source.statements(db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").plan)
+wrong = type(wrong)(("SELECT error('private ' || note) FROM visits",))
+source.statements = lambda plan, copy=None: wrong
 db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
 """
 

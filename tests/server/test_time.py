@@ -18,6 +18,7 @@ import sfumato as sf
 from sfumato.server import owner
 from sfumato.server.deadlines import deadline, doublings, rounded, size_class
 from sfumato.server.desk import Caller, Desk, Settings, Wanted
+from sfumato.sources.printing import Statements
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_failing_engine_is_counted_and_says_the_same_at_the_deadline(
     made, caller = desk(tmp_path, pace=4.0)
     due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 4.0)
     wrong = "SELECT error('secret') AS a"
-    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (wrong,))
+    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((wrong,)))
     began = time.monotonic()
     with pytest.raises(sf.QueryFailed) as failed:
         asyncio.run(made.ask(caller, COUNT))

@@ -44,7 +44,7 @@ from sfumato.sources.dialect import SQL_TYPE, double, integer, listed, on_grid, 
 from sfumato.sources.tables import is_plain, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Scalar
@@ -141,8 +141,9 @@ def statements(plan: Plan, copy: Copy | None = None) -> Statements:
         measuring,
         *flat.choosing(),
         naming=f"SELECT code, {names} FROM sfumato_every WHERE code IN ({chosen})",
-        choosing=f"CREATE TEMP TABLE sfumato_chosen AS SELECT position, {names} FROM ({placed}) AS placed"
-        " JOIN sfumato_every USING (code)",
+        choosing=_made(
+            "chosen", f"SELECT position, {names} FROM ({placed}) AS placed JOIN sfumato_every USING (code)"
+        ),
     )
 
 
@@ -349,33 +350,21 @@ class _Query:
         return bool(self.hidden and flat and self.plan.relation.by_person)
 
     def choosing(self) -> tuple[tuple[str, ...], str]:
-        """Which private groups there are, each with a number; and how many units count for each.
-
-        A person counts for the group with the smallest hash of person and group; where the first half of two
-        hashes is the same, for the group that sorts first. Other people's groups only change by which number
-        a group is called in between, not which of two comes first.
-        """
-        names, by_person = [f"h{i}" for i in range(len(self.hidden))], self.plan.relation.by_person
-        made: list[str] = []
-        rows, keys = self.from_rows(), self.hidden
-        whole: Callable[[str], str] = self.whole
-        if by_person and not self.is_split:  # what is looked at one by one is looked at once
-            made.append(f"CREATE TEMP TABLE sfumato_person AS {self.whole(self.person())}")
-            rows, keys, whole = " FROM sfumato_person AS t", [f"t.{name}" for name in names], str
-        named = [f"{key} AS {name}" for key, name in zip(keys, names, strict=True)]
-        counts = [] if by_person else ["COUNT(*) AS s"]
-        code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(names)}) AS UBIGINT) AS code"
-        every = f"SELECT {', '.join([*named, *counts])}{rows}{_by(len(names))}"
-        made.append(f"CREATE TEMP TABLE sfumato_every AS {whole(f'SELECT *, {code} FROM ({every}) AS g')}")
-        if not by_person:
-            return tuple(made), "SELECT code, s FROM sfumato_every ORDER BY code"
-        on = " AND ".join(f"{key} = every.{name}" for key, name in zip(keys, names, strict=True))
-        high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
-        masked = f"(HASH({', '.join(['u', *keys])}) & CAST({high} AS UBIGINT))"
-        chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT) AS code"
-        heavy = f", {self.few()} AS h" if self.measures and self.is_split else ""
-        who = f"SELECT u, {chosen}{heavy}{rows} JOIN sfumato_every AS every ON {on} GROUP BY u"
-        made.append(f"CREATE TEMP TABLE sfumato_who AS {whole(who)}")
+        """Which private groups there are, each with a number; and how many units count for each."""
+        if not self.plan.relation.by_person:
+            rows = _Keyed(self.from_rows(), self.hidden)
+            every = self.whole(rows.every("COUNT(*) AS s"))
+            return (_made("every", every),), "SELECT code, s FROM sfumato_every ORDER BY code"
+        if self.is_split:
+            rows, heavy = (
+                _Keyed(self.from_rows(), self.hidden),
+                [f"{self.few()} AS h"] if self.measures else [],
+            )
+            made = [_made("every", self.whole(rows.every())), _made("who", self.whole(rows.who(*heavy)))]
+        else:  # what is looked at one by one is looked at once
+            rows = _Keyed(" FROM sfumato_person AS t", [f"t.h{i}" for i in range(len(self.hidden))])
+            made = [_made("person", self.whole(self.person()))]
+            made += [_made("every", rows.every()), _made("who", rows.who())]
         counted = "SELECT code, COUNT(*) AS s FROM sfumato_who GROUP BY code"
         return tuple(made), (
             f"SELECT code, COALESCE(s, 0) AS s FROM sfumato_every LEFT JOIN ({counted}) AS counted"
@@ -644,6 +633,44 @@ class _Query:
             terms = _bernstein(places, measure)
             cells.append(" + ".join(f"{integer(c, 'HUGEINT')} * {powers[e]}" for e, c in terms.items() if c))
         return [f"({cell})" for cell in cells] + missing
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Rows, and the private keys in them."""
+
+    rows: str
+    keys: Sequence[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"h{i}" for i in range(len(self.keys))]
+
+    def every(self, *counts: str) -> str:
+        """Every group, numbered in the order of keys: the same numbers for the same data in any engine."""
+        named = [f"{key} AS {name}" for key, name in zip(self.keys, self.names, strict=True)]
+        found = f"SELECT {', '.join([*named, *counts])}{self.rows}{_by(len(named))}"
+        code = f"CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(self.names)}) AS UBIGINT) AS code"
+        return f"SELECT *, {code} FROM ({found}) AS g"
+
+    def who(self, *more: str) -> str:
+        """Everybody, and the group that each counts for.
+
+        It is the group with the smallest hash of person and group; where the first half of two hashes is the
+        same, the group that sorts first. Other people's groups only change by which number a group is called
+        in between, not which of two comes first.
+        """
+        on = " AND ".join(f"{key} = every.{name}" for key, name in zip(self.keys, self.names, strict=True))
+        high, low = ((1 << 32) - 1) << 32, (1 << 32) - 1
+        masked = f"(HASH({', '.join(['u', *self.keys])}) & CAST({high} AS UBIGINT))"
+        chosen = f"MIN({masked} | every.code) & CAST({low} AS UBIGINT) AS code"
+        joined = f"{self.rows} JOIN sfumato_every AS every ON {on}"
+        return f"SELECT {', '.join(['u', chosen, *more])}{joined} GROUP BY u"
+
+
+def _made(name: str, query: str) -> str:
+    """What is found once and read again, for as long as the connection lives."""
+    return f"CREATE TEMP TABLE sfumato_{name} AS {query}"
 
 
 def _only_scan(relation: Relation) -> Scan | None:
