@@ -39,6 +39,7 @@ POLICY = """
 duckdb = "spine.duckdb"
 [budget]
 epsilon = "1000000"
+least = "0.001"
 [tables.big]
 unit = "row"
 [tables.big.columns]

@@ -319,6 +319,7 @@ POLICY = """
 parquet = "{data}"
 [budget]
 epsilon = "1000000"
+least = "0.001"
 delta = "0.1"
 [tables.visits]
 unit = "user_id"

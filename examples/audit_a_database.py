@@ -31,6 +31,7 @@ duckdb = "clinic.duckdb"
 
 [budget]
 epsilon = "1000000"                 # an audit asks the same thing very often
+least = "0.001"
 
 [tables.visits]
 unit = "patient"

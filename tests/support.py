@@ -46,9 +46,10 @@ CLINIC_COLUMNS = {
     "wards": "ward VARCHAR, region VARCHAR, floors INTEGER",
 }
 Row = tuple[object, ...]
+ENDLESS = "1000000"  # where questions may cost as little as they like
 
 
-def make(folder: Path, rows: list[Row], policy: str = "person", budget: str = "1000000") -> Path:
+def make(folder: Path, rows: list[Row], policy: str = "person", budget: str = ENDLESS) -> Path:
     """A folder with hospital.duckdb holding `rows`, and the named policy beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
@@ -60,7 +61,8 @@ def make(folder: Path, rows: list[Row], policy: str = "person", budget: str = "1
             connection.execute(f"INSERT INTO visits VALUES {lines}")
     target = folder / "hospital.toml"
     text = (POLICIES / f"{policy}.toml").read_text(encoding="utf-8")
-    target.write_text(text.replace('epsilon = "3"', f'epsilon = "{budget}"'), encoding="utf-8")
+    told = f'epsilon = "{budget}"' + ('\nleast = "1e-12"' if budget == ENDLESS else "")
+    target.write_text(text.replace('epsilon = "3"', told), encoding="utf-8")
     return target
 
 
@@ -69,7 +71,7 @@ def literal(value: object) -> str:
     return "NULL" if value is None else "'" + str(value).replace("'", "''") + "'"
 
 
-def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = "1000000") -> Database:
+def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = ENDLESS) -> Database:
     """The same, opened."""
     return sf.open(make(folder, rows, policy, budget), coins=SystemCoins())
 

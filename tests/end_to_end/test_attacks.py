@@ -25,6 +25,7 @@ POLICY = """
 duckdb = "a.duckdb"
 [budget]
 epsilon = "{budget}"
+least = "0.000001"
 ledger = "{ledger}"
 [tables.t]
 unit = {unit}

@@ -24,6 +24,7 @@ POLICY = """
 duckdb = "cafe.duckdb"
 [budget]
 epsilon = "1000000"
+least = "0.001"
 [tables.visits]
 unit = {unit}
 [tables.visits.columns]

@@ -21,11 +21,12 @@ from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
 from sfumato.curator.names import Names, batch
 from sfumato.curator.promises import Judge, plainly
+from sfumato.curator.refusals import check_least, private_keys, too_small
 from sfumato.curator.release import Cell, Release, Releases
 from sfumato.curator.repairs import was_wrong
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve, tuned_by
-from sfumato.errors import BudgetExceeded, Halted, InvalidParameter, PromiseBroken, Unsupported
+from sfumato.errors import BudgetExceeded, Halted, InvalidParameter, PromiseBroken
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import FINER, decimal
@@ -39,7 +40,6 @@ from sfumato.queries.promises import promise_of
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
-from sfumato.queries.words import spoken
 from sfumato.sources.duckdb import DuckDB, source_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Database:
         if fitting is not declared:  # a table was tuned: its caps fit the price and the groups
             plan = parse(sql, fitting)
         if plan.private_keys and not spend.delta:
-            raise self._private_keys(plan, sql)
+            raise private_keys(plan, self.policy, self.ledger.total, sql)
         return replace(self._question(sql, plan, spend), declared=first, fitting=fitting, tuned_for=tuned_for)
 
     def _question(self, told: str, plan: Plan, spend: Guarantee) -> Question:
@@ -221,21 +221,6 @@ class Database:
                     return limit.told
         return ""
 
-    def _private_keys(self, plan: Plan, sql: str) -> Unsupported:
-        names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
-        some = 'ask with a delta: delta="1e-6", in a terminal --delta 1e-6'
-        if self.ledger.total.rho is not None:
-            some = "ask a database whose budget counts epsilon and has a delta"
-        elif not self.ledger.total.delta:
-            some = "let the owner give the budget a delta"
-        return Unsupported(
-            f"the values of {names} are private: nobody declared which ones exist, and without a delta none "
-            "can be shown, since one that a single person has would give that person away",
-            f"List the ones you want (WHERE {names} IN (...)), let the owner declare keys in "
-            f"{self.policy.file}, or {some}.",
-            sql=sql,
-        )
-
     def _price(self, epsilon: Number | None, rho: Number | None, delta: Number | None) -> Guarantee:
         total = self.ledger.total
         wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
@@ -295,6 +280,7 @@ class Database:
                 cost, error = count_within(
                     measure, derivation.distances, left.of(Fraction(0)), one_of(measure)
                 )
+                cost = cost.of(max(cost.amount, self.policy.least), cost.delta)
                 return worth(left, cost, f"COUNT(*) of {table.name}", error)
         return ""
 
@@ -357,7 +343,7 @@ class Database:
             measure = Octaves(clamped(field), clamp, middle, TOTALS)
             told = f"tune {table.name}: {column.name}" + (" around its centre" if middle else "")
             question = self._question(told, Plan(self._all_rows(table), (), (measure,), ()), spend)
-        release = self.release(question)
+        release = self.release(replace(question, is_part=True))
         price = (
             spend.amount
             if spend.rho is None
@@ -379,7 +365,7 @@ class Database:
         sql = f'SELECT AVG("{names[0]}") FROM "{names[1]}"'
         others = [replace(t, tuning=tuning if t.name == table.name else None) for t in self.policy.tables]
         policy = replace(self.policy, tables=tuple(others))
-        release = self.release(self._asked(sql, policy, spend))
+        release = self.release(replace(self._asked(sql, policy, spend), is_part=True))
         (cell,) = release.exact()[0].values()
         assert isinstance(cell, Cell)
         assert cell.value is not None
@@ -403,6 +389,8 @@ class Database:
             advice = f"let the owner raise {left.currency} under [budget] in the policy."
             whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
             raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
+        if not known:
+            check_least(self.policy, [question.whole])
         if not known and (told := question.breaks):
             raise PromiseBroken(self.policy.name, str(question.price), str(left), told)
         tables = {}
@@ -435,8 +423,9 @@ class Database:
         return Release(self.policy.name, plan, query, shown, paid.receipt, self.left, self.analyst, gains)
 
     def charged(self, asked: Question | Batch, slack: Fraction) -> Paid:
-        """Charge for it: on disk before a row is read."""
+        """Charge for it: on disk before a row is read. Only what is charged has a least price."""
         parts = asked.questions
+        check_least(self.policy, [each.whole for each in parts if not each.is_part])
         receipt = self.ledger.charge(
             tuple(step for each in parts for step in each.query.spend),
             asked.key,
@@ -559,6 +548,7 @@ class Question:
     declared: Plan = field(kw_only=True)  # the plan before caps that we choose: what the question is known by
     fitting: Policy | None = None  # the policy with caps that we chose; None if it is no text of SQL
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
+    is_part: bool = False  # of what is spent on caps: no question by itself
 
     @property
     def text(self) -> str:
@@ -587,7 +577,14 @@ class Question:
             self.database.gains(self.query, paid=paid),
             "" if paid else self.breaks,
             self.database.ledger.asked_before(self.text) if self.plan.repairs and not paid else (),
+            "" if paid else too_small(self.database.policy, [self.whole]),
         )
+
+    @property
+    def whole(self) -> Guarantee:
+        """The price that was asked for, with what is or was spent on its caps."""
+        price, caps = self.query.asked, self.tuning or self.tuned_for
+        return price if caps is None else price.of(price.amount + caps.amount, price.delta)
 
     @property
     def breaks(self) -> str:

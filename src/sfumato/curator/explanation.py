@@ -40,6 +40,7 @@ class Explanation:
     gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
     breaks: str = ""  # the promise that it would break
     repaired: tuple[int, ...] = ()  # receipts of answers to the same text, which were read wrongly
+    too_small: str = ""  # what to type instead of its price, if that is below the least
 
     @property
     def price(self) -> Guarantee:
@@ -89,6 +90,7 @@ class Explanation:
             ],
             "gains": list(self.gains),
             "breaks": self.breaks,
+            "too_small": self.too_small,
             "notes": [*self._repaired(), *self._tuned(), *reading_notes(self.plan)],
             "engine_sql": self.engine_sql,
         }
@@ -98,6 +100,8 @@ class Explanation:
         price = f"{self.price}, of {facts['left']} left"
         if self.price.amount > self.left.amount or self.price.delta > self.left.delta:
             price += ": it would be refused"
+        elif self.too_small:
+            price += f": it would be refused, for {self.too_small}"
         elif self.breaks:
             price += ": it would be refused, for it would break a promise"
         if self.paid:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, PolicyError, nearest
 from sfumato.mechanisms import Guarantee
+from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.declared import KINDS, Column, Measured, Table, TunedColumn, Tuning, named
 from sfumato.queries.promises import promise_of
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
+QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
 MOST = 10**12  # rows of a table
@@ -54,6 +56,7 @@ class Policy:
         tuple[str, int], ...
     ] = ()  # about how many rows tables have; deadlines of a server rest on it
     called: str = ""  # what the data are called, wherever they lie
+    least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
 
     @property
     def database(self) -> Path:
@@ -150,7 +153,7 @@ class _Reader:
         copy = self.string(source, ("source", "prepared"), None) if "prepared" in source else None
         path = self.string(source, ("source", engine), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
-        self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger"})
+        self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger", "least"})
         ledger = self.string(budget, ("budget", "ledger"), f"{self.file.stem}.ledger")
         remote = ledger.startswith(("postgres://", "postgresql://"))
         tables = self.section(data, ("tables",), 'visits = { unit = "patient_id", rows_per_person = 10 }')
@@ -159,6 +162,7 @@ class _Reader:
             file=str(self.file),
             source=(engine, path),
             budget=self.total(budget),
+            least=self.least(budget),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
             prepared=None if copy is None else self.file.parent / copy,
@@ -200,6 +204,21 @@ class _Reader:
         except InvalidParameter as error:
             where = ("budget", error.name)
             raise self.error(where, f"{budget[error.name]!r} is not a budget", error.advice) from None
+
+    def least(self, budget: dict[str, Any]) -> Fraction:
+        """What a new question or batch costs at least."""
+        total, where = self.total(budget), ("budget", "least")
+        if "least" not in budget:
+            return total.amount / QUESTIONS
+        try:
+            least = Guarantee.read(**{total.currency: budget["least"]}).amount
+        except InvalidParameter as error:
+            raise self.error(where, f"{budget['least']!r} is not a price", error.advice) from None
+        if least > total.amount:
+            raise self.error(
+                where, "it is more than the whole budget", f"Write at most {decimal(total.amount)}."
+            )
+        return least
 
     def table(self, where: tuple[str, ...], body: Any) -> Table:
         if not isinstance(body, dict):

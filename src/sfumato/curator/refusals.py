@@ -1,0 +1,52 @@
+"""What is refused before anything is charged, from public facts alone, and what to type instead."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries.words import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sfumato.mechanisms import Guarantee
+    from sfumato.queries.plan import Plan
+    from sfumato.queries.policy import Policy
+
+
+def private_keys(plan: Plan, policy: Policy, total: Guarantee, sql: str) -> Unsupported:
+    """Groups that nobody declared, and no delta."""
+    names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
+    some = 'ask with a delta: delta="1e-6", in a terminal --delta 1e-6'
+    if total.rho is not None:
+        some = "ask a database whose budget counts epsilon and has a delta"
+    elif not total.delta:
+        some = "let the owner give the budget a delta"
+    return Unsupported(
+        f"the values of {names} are private: nobody declared which ones exist, and without a delta none "
+        "can be shown, since one that a single person has would give that person away",
+        f"List the ones you want (WHERE {names} IN (...)), let the owner declare keys in "
+        f"{policy.file}, or {some}.",
+        sql=sql,
+    )
+
+
+def too_small(policy: Policy, prices: Sequence[Guarantee]) -> str:
+    """What to type instead of prices that are below the least together; nothing if they are not."""
+    name, least = policy.budget.currency, decimal(policy.least)
+    if not prices or sum((price.amount for price in prices), Fraction(0)) >= policy.least:
+        return ""
+    return (
+        f"a new question or batch costs at least {name} {least} here. Nothing was spent and no row was read. "
+        f'Write {name}="{least}", in a terminal --{name} {least}; or repeat an earlier one, which is free'
+    )
+
+
+def check_least(policy: Policy, prices: Sequence[Guarantee]) -> None:
+    """Refuse prices that are below the least together."""
+    if told := too_small(policy, prices):
+        asked = sum((price.amount for price in prices), Fraction(0))
+        raise InvalidParameter(policy.budget.currency, decimal(asked), told)
