@@ -14,8 +14,10 @@ import sfumato as sf
 from sfumato.curator import drawing
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
+from sfumato.queries import policy as policies
 from sfumato.queries.plan import Key, Plan, Selected
 from sfumato.sources import duckdb as source
+from sfumato.sources import running
 from sfumato.sources.printing import Answer, Sparse, Statements
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ def shop(folder: Path, kind: str = "duckdb") -> Database:
                 connection.execute(f"COPY {name} TO '{folder / name}.parquet'")
     told = 'duckdb = "shop.duckdb"' if kind == "duckdb" else 'parquet = "."'
     (folder / "shop.toml").write_text(POLICY.format(source=told), encoding="utf-8")
+    if kind == "parquet":
+        source.read(policies.load(folder / "shop.toml"))
     return sf.open(folder / "shop.toml")
 
 
@@ -177,7 +181,7 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
     plan = plan_of(db, ONE_KEY["persons"])
     chosen: list[Sequence[int]] = []
     failed: list[bool] = []
-    measured = source._answer
+    measured = running.answered
 
     def failing(cursor: duckdb.DuckDBPyConnection, *rest: object) -> Answer:
         if not failed:
@@ -190,11 +194,11 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
         return chosen[-1]
 
     expected = by_group(unseal(db._source.run(plan, choose)))
-    monkeypatch.setattr(source, "_answer", failing)
+    monkeypatch.setattr(source, "answered", failing)
     assert by_group(unseal(db._source.run(plan, choose))) == expected
     assert len(chosen) == 2  # once for each run
-    monkeypatch.setattr(source, "_answer", measured)
-    counted, failed = source._counted, []
+    monkeypatch.setattr(source, "answered", measured)
+    counted, failed = running.counted, []
 
     def not_counting(cursor: duckdb.DuckDBPyConnection, printed: Statements) -> object:
         if not failed:
@@ -202,7 +206,7 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
             raise duckdb.InternalException("seen with statistics of some data")
         return counted(cursor, printed)
 
-    monkeypatch.setattr(source, "_counted", not_counting)
+    monkeypatch.setattr(source, "counted", not_counting)
     assert by_group(unseal(db._source.run(plan, choose))) == expected
 
 
@@ -246,7 +250,7 @@ def test_data_that_are_replaced_after_the_choice_are_not_measured(kind: str, tmp
 
     def choose(counts: tuple[int, ...]) -> Sequence[int]:
         (tmp_path / "new" / name).replace(tmp_path / "old" / name)
-        return source.all_of_them(counts)
+        return running.all_of_them(counts)
 
     with pytest.raises(sf.QueryFailed):
         db._source.run(plan_of(db, ONE_KEY["persons"]), choose)
@@ -290,5 +294,5 @@ def test_a_sparse_vector_is_the_vector() -> None:
 def test_nothing_of_a_choice_is_drawn_for_public_groups(db: Database) -> None:
     question = db.sql("SELECT kind, COUNT(*) FROM orders GROUP BY kind", epsilon=1)
     chosen: Callable[..., object] = drawing.chooser(question.query, SystemCoins())
-    assert chosen is source.all_of_them
+    assert chosen is running.all_of_them
     assert question.query.steps[0].bound().epsilon == Fraction(1)
