@@ -405,6 +405,77 @@ def test_databases_of_one_domain_share_the_total_and_no_release(place: Place) ->
     assert first.kept("key", spend("0.6")) is not None
 
 
+def test_the_least_total_of_all_policies_on_a_ledger_is_the_one_that_counts(place: Place) -> None:
+    clinic, study = place.open("1", name="clinic"), place.open("100", name="study")
+    assert study.limit == clinic.limit == study.left == study.most == epsilon(1)
+    assert study.binding == ("clinic", epsilon(1))
+    assert clinic.binding is None
+    with pytest.raises(BudgetExceeded, match="in the policy of 'clinic', which is on the same ledger"):
+        study.charge(spend("5"), "key")
+    study.charge(spend("0.75"), "key")
+    assert clinic.left == epsilon("0.25")
+    place.open("0.5", name="clinic")  # lowered below what was spent: nothing is left, for nobody
+    assert study.left == clinic.left == study.left_for("ana") == epsilon(0)
+    assert study.most == epsilon("0.75")
+    place.open("3", name="clinic")
+    assert study.left == epsilon("2.25")
+    assert clinic.left == epsilon("0.25")  # as it was opened
+
+
+def test_the_least_total_is_the_least_of_delta_too(place: Place) -> None:
+    first = place.open(Guarantee.read(epsilon=1, delta="1e-6"), name="first")
+    second = place.open(Guarantee.read(epsilon=2, delta="1e-9"), name="second")
+    least = Guarantee.read(epsilon=1, delta="1e-9")
+    assert first.limit == second.limit == first.left == least
+    assert (first.binding, second.binding) == (("second", second.total), ("first", first.total))
+
+
+def test_a_policy_that_is_retired_binds_nobody_until_it_is_opened_again(place: Place) -> None:
+    clinic, study = place.open("1", name="clinic"), place.open("100", name="study")
+    for name, told in (
+        ("study", "the policy you opened"),
+        ("clinc", "other policies on this ledger: clinic"),
+    ):
+        with pytest.raises(InvalidParameter, match=told):
+            study.retire(name)
+    study.retire("clinic")
+    assert study.left == study.most == clinic.most == epsilon(100)
+    assert clinic.left == epsilon(1)  # a handle keeps to the total that it was opened with
+    with pytest.raises(InvalidParameter, match="other policies on this ledger: none"):
+        study.retire("clinic")
+    study.charge(spend("5"), "key")
+    assert [entry.kind for entry in study.entries()] == ["opened", "grant", "grant", "retired", "charge"]
+    again = place.open("1", name="clinic")
+    assert study.left == again.left == epsilon(0)
+    assert study.verify() == 6
+
+
+def _lowering(address: str, witness: str, total: str) -> None:
+    Ledger(address, name="clinic", total=Guarantee.parse(total), witness=Path(witness))
+
+
+def test_a_total_that_another_process_lowers_while_questions_run_is_kept(place: Place) -> None:
+    """Whenever it is lowered, no charge after it passes the new one."""
+    study = place.open("100", name="study")
+    place.open("100", name="clinic")
+    other = multiprocessing.get_context("spawn").Process(
+        target=_lowering, args=(place.address, str(place.folder / "clinic.ledger"), "1")
+    )
+    other.start()
+
+    def charging() -> None:
+        for n in range(10**4):
+            study.charge(spend("0.25"), f"key {n}")
+
+    with pytest.raises(BudgetExceeded):
+        charging()
+    other.join()
+    entries = study.entries()
+    lowered = next(e.number for e in entries if e.kind == "grant" and e.database == "clinic" and e.number > 3)
+    spent = [entry.spent.amount for entry in entries if entry.number == lowered]
+    assert study.spent.amount <= max(Fraction(1), spent[0])
+
+
 def test_grants_and_policies_are_entries(place: Place) -> None:
     place.open(policy="a")
     place.open(policy="a")

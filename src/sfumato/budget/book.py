@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import deque
 from fractions import Fraction
-from operator import le
+from operator import le, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sfumato.budget import filters, record, shares
@@ -81,6 +81,7 @@ class Book:
         self._identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
         self._sums: dict[str, tuple[Line, list[int]]] = {}  # by relation: up to which entry, and what it lost
+        self._totals: tuple[Line, dict[str, list[int]]] = (FIRST, {})  # up to which entry, and by policy
 
     # Writing ------------------------------------------------------------------------------------------
 
@@ -92,6 +93,7 @@ class Book:
             "keep": self._keep,
             "data": self._change,
             "note": self._note,
+            "retire": self._retire,
         }
         return acts[wish["act"]](wish)
 
@@ -101,7 +103,7 @@ class Book:
         topic = _charge_topic(found, wish["spend"], wish.get("meaning"))
         if (earlier := self._at_topic(topic)) is not None:
             return {"receipt": earlier.facts, "new": False}
-        last, limit = self.last(), self.limit(wish["limit"], name)
+        last, limit = self.last(), self.limit(wish["limit"])
         left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
@@ -151,6 +153,14 @@ class Book:
     def _note(self, wish: Wish) -> Wish:
         body = {"database": wish["name"], **wish["body"]}
         self.append(wish["kind"], wish["at"], body, found=wish["found"])
+        return {}
+
+    def _retire(self, wish: Wish) -> Wish:
+        """A policy that will not be opened again binds nobody any more; what was spent under it stays."""
+        if wish["whose"] not in self.totals():
+            return {"known": sorted(self.totals())}
+        body = {"database": wish["whose"], "by": wish["name"]}
+        self.append("retired", wish["at"], body, found=f"policy/{wish['whose']}")
         return {}
 
     def append(
@@ -267,10 +277,35 @@ class Book:
         body: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
         return body
 
-    def limit(self, total: Sequence[int], name: str | None = None) -> list[int]:
-        """A total in units, or the one that the policy of a database gave last, if that is lower."""
-        granted = self._latest(f"policy/{self.name if name is None else name}").get("units", total)
-        return list(map(min, total, granted))
+    def totals(self) -> dict[str, list[int]]:
+        """What every policy on this ledger gave last, in units; only new entries are read."""
+        seen, totals = self._totals
+        if seen is not FIRST and self._head_at(seen.number) != seen.head:
+            seen, totals = FIRST, {}  # what was seen was never written, or is of another ledger
+        last = self.last()
+        if seen.number < last.number:
+            rows = self.store.read(
+                "SELECT found, body FROM entries WHERE number > ? AND found LIKE ? ORDER BY number",
+                (seen.number, "policy/%"),
+            )
+            given = {found.partition("/")[2]: json.loads(body).get("units") for found, body in rows}
+            totals = {name: total for name, total in (totals | given).items() if total is not None}
+            self._totals = (last, totals)
+        return totals
+
+    def limit(self, *totals: Sequence[int]) -> list[int]:
+        """What all charges together may come to, in units: the least that any policy on this ledger gives.
+
+        The people are the same in all of them, so the total that is promised to them in one must hold
+        whichever is asked.
+        """
+        given = [*self.totals().values(), *totals]
+        return [min(each) for each in zip(*given, strict=True)]
+
+    def binding(self, total: Sequence[int], name: str) -> str:
+        """The policy whose total is the least, if that is another one and gives less than this."""
+        others = [(each, whose) for whose, each in self.totals().items() if whose != name]
+        return next((whose for each, whose in sorted(others) if any(map(lt, each, total))), "")
 
     def lines(self, *kinds: str, after: int = -1) -> Iterator[Line]:
         """All entries, or those of some kinds: a few thousand at a time, and nothing is held open between."""

@@ -37,7 +37,7 @@ from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.queue import Queue
 from sfumato.budget.shelf import Shelf
 from sfumato.budget.store import SQLite, Store
-from sfumato.errors import BudgetExceeded, LedgerError, PromiseBroken
+from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError, PromiseBroken
 from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 
@@ -268,6 +268,31 @@ class Ledger:
         last, limit = self.book.last(), self.book.limit(units(self.total))
         return self.book.guarantee(max(limit[0] - last.spent, 0), max(limit[1] - last.lost, 0))
 
+    @property
+    @_plainly
+    def limit(self) -> Guarantee:
+        """The total that is enforced here: the least of all policies on this ledger, and of this one as it
+        was opened."""
+        limit = self.book.limit(units(self.total))
+        return self.book.guarantee(limit[0], limit[1])
+
+    @property
+    @_plainly
+    def most(self) -> Guarantee:
+        """What people must reckon with as things stand: the total, or what was spent if that is more."""
+        last, limit = self.book.last(), self.book.limit()
+        return self.book.guarantee(max(limit[0], last.spent), max(limit[1], last.lost))
+
+    @property
+    @_plainly
+    def binding(self) -> tuple[str, Guarantee] | None:
+        """Another policy on this ledger that gives less than this one, and its total: that one counts."""
+        whose = self.book.binding(units(self.total), self.name)
+        if not whose:
+            return None
+        amount, slack = self.book.totals()[whose]
+        return whose, self.book.guarantee(amount, slack)
+
     @_plainly
     def left_for(self, analyst: str) -> Guarantee:
         """What this analyst can still spend: of the total, and of a share if there is one."""
@@ -358,6 +383,22 @@ class Ledger:
         """Give an analyst or a group an allowance out of the total, or change it."""
         shares.check(share, self.total)
         self._submit({"act": "note", "kind": "share", "found": "shares", "body": share.as_dict()})
+
+    def retire(self, name: str) -> None:
+        """Say that another policy on this ledger will not be opened again: its total binds nobody any more.
+
+        What was spent stays spent. Whoever opens it again gives its total again.
+        """
+        if name == self.name:
+            raise InvalidParameter(
+                "name", name, "this is the policy you opened: change its budget, or name another one"
+            )
+        found = self._submit({"act": "retire", "whose": name})
+        if "known" in found:
+            others = [each for each in found["known"] if each != self.name]
+            raise InvalidParameter(
+                "name", name, f"other policies on this ledger: {', '.join(others) or 'none'}"
+            )
 
     def promise(self, limits: tuple[Limit, ...]) -> None:
         """Say which promises this database makes; from now on no charge passes them, whoever makes it."""
@@ -612,7 +653,7 @@ class Ledger:
         mine = [each for each in self.shares() if analyst in (each[0].name, *each[0].members)]
         if found["refused"] == "total" and mine and mine[0][1].amount < left.amount:
             left, found = mine[0][1], {**found, "refused": "share", "share": mine[0][0].name, "again": ""}
-        advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
+        advice = self.more
         if found["refused"] == "stranger":
             whose = f"{found['analyst']!r}, who has no share,"
             advice = "ask the owner for one: sfumato grant POLICY NAME"
@@ -622,6 +663,14 @@ class Ledger:
             if found["again"]:
                 advice = f"wait until {found['again']}, when it is filled up out of the database's own total."
         return BudgetExceeded(whose, str(price), str(left) if left.amount else "", advice)
+
+    @property
+    def more(self) -> str:
+        """What helps if the total is spent."""
+        advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
+        if (binding := self.binding) is None:
+            return advice
+        return f"{advice[:-1]} of {binding[0]!r}, which is on the same ledger and gives the least."
 
     def _unusable(self, problem: str) -> LedgerError:
         return LedgerError(

@@ -61,4 +61,4 @@ def command(
         return
     filled = f", filled up every {every}" if every else ""
     click.echo(f"{name} may spend {share.allowance}{filled}; {left} of it is left now.")
-    click.echo(f"It comes out of the total of {database.policy.name}, which stays {database.ledger.total}.")
+    click.echo(f"It comes out of the total of {database.policy.name}, which stays {database.ledger.limit}.")

@@ -247,6 +247,11 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     help="Also the epsilon at this delta if all charges had been planned in advance: a label, no promise.",
 )
 @click.option("--accept", is_flag=True, help="Go on after the ledger was lost, with all that was spent.")
+@click.option(
+    "--retire",
+    metavar="NAME",
+    help="Another policy on this ledger is gone for good: its total binds nobody any more.",
+)
 @JSON
 def budget(
     policy: str,
@@ -255,10 +260,14 @@ def budget(
     verify: str | None,
     planned: str | None,
     accept: bool,
+    retire: str | None,
     as_json: bool,
 ) -> None:
     """What was spent, by whom, on what, and what is left."""
     database = sf.open(policy, accept=accept)
+    if retire is not None:
+        database.ledger.retire(retire)
+        click.echo(f"{retire} is retired: what was spent under it stays spent.", err=True)
     if verify is not None:
         count = database.ledger.verify(verify or None)
         if as_json:

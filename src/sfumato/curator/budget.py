@@ -39,6 +39,7 @@ class Budget:
     head: str = ""
     worth: str = field(default="")  # what is left, in the words of somebody who counts
     was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
+    bound: str = field(default="")  # which other policy on the same ledger gives less, in words
 
     @property
     def left(self) -> Guarantee:
@@ -79,6 +80,7 @@ class Budget:
             "left": decimal(self.left.amount),
             **({"delta": self._deltas()} if self.total.delta else {}),
             "worth": self.worth,
+            "bound": self.bound,
             "head": self.head,
             "by_analyst": {name: decimal(spent.amount) for name, spent in self.by_analyst().items()},
             "by_day": {day: decimal(spent.amount) for day, spent in self.by_day().items()},
@@ -146,8 +148,7 @@ class Budget:
         if self.total.delta:
             deltas = self._deltas()
             lines.append(f"  delta {deltas['spent']} of {deltas['total']} spent, {deltas['left']} left")
-        if self.worth:
-            lines.append(f"  {self.worth}")
+        lines += show.paragraphs([each for each in (self.worth, self.bound) if each])
         if len(self.by_analyst()) > 1 or self.shares:
             lines += ["", self._people()]
         if self.history:

@@ -257,16 +257,22 @@ class Database:
         """Total, spent, left, what that is good for, history and shares."""
         ledger = self.ledger
         spent = ledger.spent
-        good_for = self._worth(ledger.total.minus(spent))
+        limit = ledger.limit
+        good_for = self._worth(limit.minus(spent))
+        facts = (spent, ledger.history(), ledger.shares(), ledger.head, good_for)
         return Budget(
-            self.policy.name,
-            ledger.total,
-            spent,
-            ledger.history(),
-            ledger.shares(),
-            ledger.head,
-            good_for,
-            lambda entry: was_wrong(entry, self.policy),
+            self.policy.name, limit, *facts, lambda entry: was_wrong(entry, self.policy), self.bound
+        )
+
+    @property
+    def bound(self) -> str:
+        """Which other policy on the same ledger gives less, in words: its total is the one that counts."""
+        if (binding := self.ledger.binding) is None:
+            return ""
+        name, total = binding
+        return (
+            f"{self.policy.name} gives {self.policy.budget}, but {name}, on the same ledger, gives {total}: "
+            "the least counts."
         )
 
     def _worth(self, left: Guarantee) -> str:
@@ -386,7 +392,7 @@ class Database:
         known = self.is_paid(self._rows_question(first, self._share(each, bool(wanted[first.name]))))
         left = self.left
         if not known and (question.price.amount > left.amount or question.price.delta > left.delta):
-            advice = f"let the owner raise {left.currency} under [budget] in the policy."
+            advice = self.ledger.more
             whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
             raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
         if not known:
@@ -524,7 +530,7 @@ class Database:
         return self.stored(question) is not None
 
     def __repr__(self) -> str:
-        total = self.ledger.total
+        total = self.ledger.limit
         left = decimal(self.ledger.left.amount)
         lines = [f"  {self.policy.name}: {total.currency} {left} of {decimal(total.amount)} left"]
         for table in self.policy.tables:

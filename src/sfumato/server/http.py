@@ -196,8 +196,8 @@ class Door:
                 labels = f'database={label},act={json.dumps(act)},outcome="{outcome}"'
                 lines.append(f"sfumato_requests_total{{{labels}}} {count}")
             ledger = desk.database.ledger
-            spent = await desk.read(lambda ledger=ledger: ledger.spent)
-            for kind, value in (("total", ledger.total), ("spent", spent)):
+            total, spent = await desk.read(lambda ledger=ledger: (ledger.limit, ledger.spent))
+            for kind, value in (("total", total), ("spent", spent)):
                 lines.append(f'sfumato_budget{{database={label},what="{kind}"}} {decimal(value.amount)}')
         return Response("\n".join(lines) + "\n", headers=SAFE, media_type="text/plain; version=0.0.4")
 

@@ -492,7 +492,7 @@ class Statements:
         assert self.caller is not None
         await self.desk.refresh()
         ledger, who = self.desk.database.ledger, self.caller.person.name
-        total, spent, hers = await self.desk.read(lambda: (ledger.total, ledger.spent, ledger.left_for(who)))
+        total, spent, hers = await self.desk.read(lambda: (ledger.limit, ledger.spent, ledger.left_for(who)))
         self.desk.note(self.caller, "budget")
         names = ("database", "currency", "total", "spent", "left", "left_for_you")
         amounts = (total.amount, spent.amount, total.minus(spent).amount, hers.amount)
