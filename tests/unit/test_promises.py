@@ -385,9 +385,12 @@ def test_every_database_and_every_process_on_a_ledger_is_bound(folder: Path) -> 
         promising.batch(asked).release()
     kinds = [entry.kind for entry in promising.ledger.entries()]
     assert kinds.count("promise") == 1
-    opened(folder)  # taken back: an entry of its own
-    assert promising.ledger.promises() == ()
-    assert [entry.kind for entry in promising.ledger.entries()].count("promise") == 2
+    late = opened(folder)  # a promise that is taken out of the policy is kept until it is withdrawn
+    assert late.ledger.promises() == late.said.dropped == promising.ledger.own
+    late.said.withdraw()
+    assert promising.ledger.promises() == late.said.dropped == ()
+    kinds = [entry.kind for entry in promising.ledger.entries()]
+    assert (kinds.count("promise"), kinds.count("withdrawn")) == (1, 1)
 
 
 def test_what_was_charged_before_a_promise_counts_as_replaced(folder: Path) -> None:

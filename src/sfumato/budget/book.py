@@ -39,17 +39,29 @@ class Limit(NamedTuple):
     """A promise, as far as a ledger must know it: what all charges may come to under a relation.
 
     They may be anywhere below one of the corners (in any case, for the whole range of a column, of delta), in
-    units. `told` is the promise in words; `made` names the declaration that it was computed from.
+    units. `told` is the promise in words; `made` names everything that it was computed from, `declared` the
+    part of it that stands in a policy, without what public tables say, and `about` the columns.
     """
 
     relation: str
     corners: tuple[tuple[int, int, int], ...]
     told: str
     made: str
+    declared: str = ""  # and this, in what was stored before
+    about: str = ""
 
     def allows(self, lost: Sequence[int]) -> bool:
         """Whether charges may come to this."""
         return any(all(map(le, lost, corner)) for corner in self.corners)
+
+    def replaces(self, other: Limit) -> bool:
+        """Whether it is the same declaration, so that the other is not in force beside it."""
+        return self.made == other.made or bool(self.declared and self.declared == other.declared)
+
+    def implies(self, other: Limit) -> bool:
+        """Whether it is about the same and allows nothing that the other does not."""
+        same = (self.relation, self.about) == (other.relation, other.about)
+        return same and all(map(other.allows, self.corners))
 
     def as_dict(self) -> dict[str, Any]:
         """As it is stored."""
@@ -59,7 +71,23 @@ class Limit(NamedTuple):
     def of(cls, stored: dict[str, Any]) -> Limit:
         """As it was stored."""
         corners = tuple((a, b, c) for a, b, c in stored["corners"])
-        return cls(stored["relation"], corners, stored["told"], stored["made"])
+        later = stored.get("declared", ""), stored.get("about", "")
+        return cls(stored["relation"], corners, stored["told"], stored["made"], *later)
+
+
+class Withdrawn(NamedTuple):
+    """A promise that was taken back."""
+
+    at: int  # in microseconds
+    database: str
+    limit: Limit
+
+
+class Home(NamedTuple):
+    """Which policy it is that has a name: where it lies, and what it calls its data, if it does."""
+
+    place: str
+    called: str = ""
 
 
 class Book:
@@ -74,9 +102,12 @@ class Book:
         total: Guarantee,
         policy: tuple[str, ...],
         clock: Callable[[], float],
+        home: Home | None = None,
+        stands: Callable[[Home], bool] = lambda _: False,
     ) -> None:
         self.store, self.name, self.total = store, name, total
         self._policy, self._clock = policy, clock
+        self._home, self._stands = home, stands
         self.witness = Witness(path)
         self._identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
@@ -94,6 +125,8 @@ class Book:
             "data": self._change,
             "note": self._note,
             "retire": self._retire,
+            "promise": self._promise,
+            "withdraw": self._withdraw,
         }
         return acts[wish["act"]](wish)
 
@@ -107,7 +140,8 @@ class Book:
         left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
-        if broken := self._broken_promise(wish["lost"]):
+        promises = self._in_force(wish)
+        if broken := self._broken_promise(wish["lost"], promises):
             whose, promise = broken
             left = [max(each, 0) for each in left]
             return {"refused": "promise", "left": left, "whose": whose, "told": promise.told}
@@ -122,17 +156,27 @@ class Book:
                 return {"refused": "share", "left": list(room), "share": share.name, "again": again}
         body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
         body |= {each: wish[each] for each in ("lost", *STORED) if each in wish}
+        made = sorted({promise.made for _, promise in promises})
+        body["under"] = {"total": limit, **({"promises": made} if made else {})}
         who = share.name if share else analyst
         line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
         return {"receipt": line.facts, "new": True}
 
-    def _broken_promise(self, lost: dict[str, list[int]]) -> tuple[str, Limit] | None:
+    def _in_force(self, wish: Wish) -> list[tuple[str, Limit]]:
+        """The promises that a charge must keep, and who made them: all in the ledger, and those of whoever
+        asks as the policy was opened, which may have been withdrawn since."""
+        known = [(name, limit) for name, limits in self.promises().items() for limit in limits]
+        own = [(wish["name"], Limit.of(limit)) for limit in wish.get("promises", ())]
+        return list(dict.fromkeys(known + own))
+
+    def _broken_promise(
+        self, lost: dict[str, list[int]], promises: Sequence[tuple[str, Limit]]
+    ) -> tuple[str, Limit] | None:
         """The first promise that a charge would break, and the database that made it."""
-        for name, limits in self.promises().items():
-            for limit in limits:
-                price = lost.get(limit.relation, lost["value"])
-                if not limit.allows([a + b for a, b in zip(self.lost(limit.relation), price, strict=True)]):
-                    return name, limit
+        for name, limit in promises:
+            price = lost.get(limit.relation, lost["value"])
+            if not limit.allows([a + b for a, b in zip(self.lost(limit.relation), price, strict=True)]):
+                return name, limit
         return None
 
     def _keep(self, wish: Wish) -> Wish:
@@ -151,9 +195,37 @@ class Book:
         return {"version": version}
 
     def _note(self, wish: Wish) -> Wish:
+        if wish["found"] == "promises":  # as an earlier version wishes it
+            return self._promise({**wish, "limits": wish["body"]["limits"]})
         body = {"database": wish["name"], **wish["body"]}
         self.append(wish["kind"], wish["at"], body, found=wish["found"])
         return {}
+
+    def _promise(self, wish: Wish) -> Wish:
+        """Promises are added. One that is no longer declared stays in force until it is withdrawn."""
+        made, before = [Limit.of(each) for each in wish["limits"]], self.promises().get(wish["name"], ())
+        kept = [old for old in before if not any(new.replaces(old) for new in made)]
+        if {*made, *kept} != {*before}:
+            self._say("promise", wish, wish["name"], [*made, *kept])
+        return {}
+
+    def _withdraw(self, wish: Wish) -> Wish:
+        """Promises end here, for those who open the policy from now on."""
+        before = self.promises().get(wish["whose"], ())
+        gone = [limit for limit in before if limit.made in wish["made"]]
+        if gone:
+            rest = [limit for limit in before if limit not in gone]
+            self._say("withdrawn", wish, wish["whose"], rest, gone)
+        return {"withdrawn": [limit.told for limit in gone]}
+
+    def _say(
+        self, kind: str, wish: Wish, name: str, limits: Sequence[Limit], gone: Sequence[Limit] = ()
+    ) -> None:
+        """The promises of a database that are in force from here on, and those that are not any more."""
+        body: dict[str, Any] = {"database": name, "limits": [limit.as_dict() for limit in limits]}
+        if gone:
+            body |= {"withdrawn": [limit.as_dict() for limit in gone], "by": wish["name"]}
+        self.append(kind, wish["at"], body, found="promises")
 
     def _retire(self, wish: Wish) -> Wish:
         """A policy that will not be opened again binds nobody any more; what was spent under it stays."""
@@ -161,7 +233,8 @@ class Book:
             return {"known": sorted(self.totals())}
         body = {"database": wish["whose"], "by": wish["name"]}
         self.append("retired", wish["at"], body, found=f"policy/{wish['whose']}")
-        return {}
+        promised = self.promises().get(wish["whose"], ())
+        return self._withdraw({**wish, "made": [limit.made for limit in promised]})
 
     def append(
         self,
@@ -219,6 +292,18 @@ class Book:
         rows = self.store.read("SELECT body FROM entries WHERE found = 'promises' ORDER BY number")
         bodies = [json.loads(body) for (body,) in rows]
         return {body["database"]: tuple(map(Limit.of, body["limits"])) for body in bodies}
+
+    def withdrawn(self) -> tuple[Withdrawn, ...]:
+        """The promises that were taken back and not made again, oldest first."""
+        rows = self.store.read("SELECT at, body FROM entries WHERE found = 'promises' ORDER BY number")
+        found = [(at, json.loads(body)) for at, body in rows]
+        in_force = {(name, limit.made) for name, limits in self.promises().items() for limit in limits}
+        gone = [
+            Withdrawn(at, body["database"], Limit.of(each))
+            for at, body in found
+            for each in body.get("withdrawn", ())
+        ]
+        return tuple(each for each in gone if (each.database, each.limit.made) not in in_force)
 
     def lost(self, relation: str) -> list[int]:
         """What all charges come to under a relation, in units; only new ones are read."""
@@ -335,11 +420,42 @@ class Book:
         last = deque(self.walk(), maxlen=1)[0]
         if not accept:
             self._check(last, self.witness.of_ledger(self._identity))
+        self._check_home()
         with self.store.writing():
             if accept:
                 self._make_up(last, former)
             self._note_policy()
         self.note_witness()
+
+    def _check_home(self) -> None:
+        """Refuse another policy of the same name: it would change the total and the promises of the first."""
+        for home in self._homes():
+            if self._home is None or home.place == self._home.place:
+                return
+            named = bool(home.called and self._home.called)
+            if (home.called != self._home.called) if named else self._stands(home):
+                where = home.place.rpartition("\n")[2]
+                raise LedgerError(
+                    f"the name {self.name!r} belongs to another policy on the ledger {self.store.name}: "
+                    f"{where}. Nothing is charged or answered. Write a name of its own at the top of this "
+                    f'policy, such as name = "{self.name}-2"; or, if both are about the same data, give both '
+                    'the same name = "..." under [source]; or, if this one takes the place of the other, '
+                    "remove the other file."
+                )
+
+    def _homes(self) -> list[Home]:
+        """Where policies of this name were opened, the first one first."""
+        rows = self.store.read(
+            "SELECT kind, body FROM entries WHERE found = ? ORDER BY number", (f"policy/{self.name}",)
+        )
+        found: list[Home] = []
+        for kind, text in rows:
+            body = json.loads(text)
+            if kind == "retired":
+                found = []
+            elif "place" in body:
+                found.append(Home(body["place"], body["called"]))
+        return found
 
     def _prepare(self) -> None:
         form = self.store.prepare()
@@ -387,10 +503,12 @@ class Book:
         found = f"policy/{self.name}"
         named = self._policy[0] if self._policy else ""
         facts = {"total": str(self.total), "policy": named, "units": list(units(self.total))}
+        facts |= {} if self._home is None else self._home._asdict()
+        is_known = self._home is None or self._home in self._homes()
         before = self._latest(found)
         if before.get("units") != facts["units"]:
             self.append("grant", self.now(), {"database": self.name, **facts}, found=found)
-        elif before.get("policy") not in (named, *self._policy):  # by its name, or an earlier form of it
+        elif not is_known or before.get("policy") not in (named, *self._policy):  # also by an earlier form
             self.append("policy", self.now(), {"database": self.name, **facts}, found=found)
 
     def _make_up(self, last: Line, former: list[tuple[Path, Mark]]) -> None:

@@ -44,7 +44,7 @@ from sfumato.exact.secret import Secret, unseal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sfumato.budget.book import Limit
+    from sfumato.budget.book import Home, Limit, Withdrawn
     from sfumato.budget.shares import Share
     from sfumato.mechanisms import Guarantee, Spend
 
@@ -87,8 +87,11 @@ class Ledger:
         witness: Path | None = None,
         clock: Callable[[], float] = time.time,
         accept: bool = False,
+        home: Home | None = None,
+        stands: Callable[[Home], bool] = lambda _: False,
     ) -> None:
-        """`policy` is what the declarations are called now, and were in earlier forms.
+        """`policy` is what the declarations are called now, and were in earlier forms. `home` is where they
+        stand; `stands` says whether another policy of this name stands where one was opened before.
 
         `accept` goes on with a ledger that is older than what is remembered of it, or with a new one: for
         the owner, after a loss. What is missing counts as spent, and stored releases that are missing are
@@ -107,7 +110,9 @@ class Ledger:
         else:
             self.path = Path(place).absolute()  # also keeps SQLite from reading meaning into :memory:
             self.store = SQLite(self.path)
-        self.book = Book(self.store, self.path, name=name, total=total, policy=policy, clock=clock)
+        facts: dict[str, Any] = {"policy": policy, "clock": clock, "home": home, "stands": stands}
+        self.book = Book(self.store, self.path, name=name, total=total, **facts)
+        self.own: tuple[Limit, ...] = ()  # promises of this database as it was opened
         self._shelf = Shelf(self.book)
         self._queue = Queue(self.path.with_name(self.path.name + ".queue"))
         self._waiting: deque[_Ticket] = deque()  # whose operations are atomic
@@ -152,6 +157,7 @@ class Ledger:
                 "analyst": analyst,
                 "price": units(price),
                 "limit": units(self.total),
+                "promises": [limit.as_dict() for limit in self.own],
                 "lost": filters.losses(spend, self.total.of(Fraction(0), slack)),
                 "asked": [list(units(each)) for each in asked or (price,)],
                 "meaning": list(meaning),
@@ -385,9 +391,10 @@ class Ledger:
         self._submit({"act": "note", "kind": "share", "found": "shares", "body": share.as_dict()})
 
     def retire(self, name: str) -> None:
-        """Say that another policy on this ledger will not be opened again: its total binds nobody any more.
+        """Say that another policy on this ledger will not be opened again: neither its total nor its promises
+        bind anybody any more.
 
-        What was spent stays spent. Whoever opens it again gives its total again.
+        What was spent stays spent. Whoever opens it again gives its total again, and its promises.
         """
         if name == self.name:
             raise InvalidParameter(
@@ -401,10 +408,24 @@ class Ledger:
             )
 
     def promise(self, limits: tuple[Limit, ...]) -> None:
-        """Say which promises this database makes; from now on no charge passes them, whoever makes it."""
-        if limits != self.promises():
-            body = {"limits": [limit.as_dict() for limit in limits]}
-            self._submit({"act": "note", "kind": "promise", "found": "promises", "body": body})
+        """Say which promises this database makes; from now on no charge passes them, whoever makes it.
+
+        Those that it made before stay in force until they are withdrawn. What is asked through this object
+        keeps to `limits`, also if they are withdrawn later.
+        """
+        self.own = limits
+        if not set(limits) <= set(self.promises()):
+            self._submit({"act": "promise", "limits": [limit.as_dict() for limit in limits]})
+
+    def withdraw(self, limits: Sequence[Limit]) -> None:
+        """Take promises of this database back: for those who open it from now on."""
+        made = [limit.made for limit in limits]
+        self._submit({"act": "withdraw", "whose": self.name, "made": made})
+
+    @_plainly
+    def withdrawn(self) -> tuple[Withdrawn, ...]:
+        """The promises of all databases on this ledger that were taken back."""
+        return self.book.withdrawn()
 
     @_plainly
     def promises(self) -> tuple[Limit, ...]:
@@ -412,9 +433,11 @@ class Ledger:
         return self.book.promises().get(self.name, ())
 
     @_plainly
-    def everybodys_promises(self) -> dict[str, tuple[Limit, ...]]:
-        """The promises of all databases on this ledger: no charge passes any of them."""
-        return self.book.promises()
+    def everybodys_promises(self) -> tuple[Limit, ...]:
+        """The promises of all databases on this ledger, and of this one as it was opened: no charge that is
+        made here passes any of them."""
+        known = [limit for limits in self.book.promises().values() for limit in limits]
+        return tuple(dict.fromkeys([*known, *self.own]))
 
     @_plainly
     def lost(self, relation: str = "value") -> tuple[Fraction, Fraction, Fraction]:

@@ -9,7 +9,7 @@ import click
 import sfumato as sf
 from sfumato.budget import Share
 from sfumato.budget.shares import PERIODS
-from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 
 
 @click.command(cls=Friendly)
@@ -38,7 +38,7 @@ def command(
     A share is part of the database's total, never beside it. Once there is one, whoever gives a name needs
     one.
     """
-    database = sf.open(policy)
+    database = opened(policy)
     total = database.ledger.total
     if revoke:
         allowance = total.of(Fraction(0))

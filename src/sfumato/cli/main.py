@@ -56,6 +56,10 @@ _LATER = {
     ),
     "serve": ("sfumato.cli.serve", "Open the doors: HTTP and Postgres, onto the same budget."),
     "user": ("sfumato.cli.user", "Who may come in through the doors: add, revoke, list."),
+    "promise": (
+        "sfumato.cli.promise",
+        "Which promises are in force; withdraw those taken out of the policy.",
+    ),
     "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, its sentence and a picture."),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, so that every question has fitting ones."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
@@ -126,6 +130,15 @@ def main() -> None:
     """
 
 
+def opened(policy: str, **more: Any) -> sf.Database:
+    """A database; what its policy says and is no longer true is told to whoever is at the terminal."""
+    database = sf.open(policy, **more)
+    for told in database.said.broken:
+        click.secho("broken: ", fg="red", bold=True, err=True, nl=False)
+        click.echo(told, err=True)
+    return database
+
+
 @main.command()
 @POLICY
 @click.argument("sql")
@@ -152,7 +165,7 @@ def sql(
     The same question asked again is free.
     """
     sf.Release.check_level(level)  # before anything is charged
-    question = sf.open(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune)
+    question = opened(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune)
     with working("asking the database"):
         release = question.release()
     if as_json:
@@ -183,7 +196,7 @@ def explain(
     as_json: bool,
 ) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
-    database = sf.open(policy, analyst=analyst)
+    database = opened(policy, analyst=analyst)
     explanation = database.sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune).explain()
     if as_json:
         print_json(explanation.as_dict())
@@ -200,6 +213,8 @@ def explain(
 def check(policy: str, read: bool, as_json: bool) -> None:
     """Check a policy: its text, its tables and types, its ledger. Reads no row about a person.
 
+    It fails if the policy says what is no longer true: a total, or a promise, that was passed before.
+
     With --read it reads every declared column of Parquet files, since one value that cannot be read would
     make questions fail, and tell that it is there. It says which file and column, and no value; that they
     were read is noted beside the policy. Needed once, and again when files or declared columns change.
@@ -208,26 +223,34 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     if read:
         reading.read(policy, as_json)
     database = sf.open(policy)
-    tables = [table for table in database.policy.tables if not table.public]
+    tables, broken = [table for table in database.policy.tables if not table.public], database.said.broken
     is_read = reading.is_read(database.policy)
     if as_json:
         names = [table.name for table in database.policy.tables]
-        kept = database.standing.as_dicts()
-        facts = {"ok": True, "name": database.policy.name, "tables": names, "promises": kept}
-        print_json({**facts, "read": is_read})
-        return
-    click.secho(f"{policy} is right.", fg="green")
+        facts = {"ok": not broken, "name": database.policy.name, "tables": names, "read": is_read}
+        kept = {"promises": database.standing.as_dicts(), "broken": list(broken)}
+        print_json({**facts, **kept, "still_kept": [limit.told for limit in database.said.still_kept]})
+        raise SystemExit(REFUSED if broken else 0)
+    if not broken:
+        click.secho(f"{policy} is right.", fg="green")
+    for told in broken:
+        click.secho(f"{policy} says what is not true. ", fg="red", nl=False)
+        click.echo(told)
     if is_read is not None:
         click.echo(reading.told(policy, is_read))
     click.echo(repr(database))
     for line in database.standing.text():
         click.echo(line)
+    for note in database.said.notes:
+        click.echo(click.wrap_text(note, 100, "  ", "    "))
     for table in tables:
         for column in table.columns:
             if column.kind in ("integer", "number") and column.low is None and column.name != table.unit:
                 click.echo(
                     f"  {table.name}.{column.name} has no bounds: COUNT and WHERE only, no SUM or AVG."
                 )
+    if broken:
+        raise SystemExit(REFUSED)
 
 
 @main.command()
@@ -264,7 +287,7 @@ def budget(
     as_json: bool,
 ) -> None:
     """What was spent, by whom, on what, and what is left."""
-    database = sf.open(policy, accept=accept)
+    database = opened(policy, accept=accept)
     if retire is not None:
         database.ledger.retire(retire)
         click.echo(f"{retire} is retired: what was spent under it stays spent.", err=True)
@@ -304,7 +327,7 @@ def _if_planned(database: sf.Database, delta: str) -> str:
 @JSON
 def data_changed(policy: str, as_json: bool) -> None:
     """Say that the tables changed, so that stored releases are no longer repeated. Returns no budget."""
-    database = sf.open(policy)
+    database = opened(policy)
     database.data_changed()
     left = database.budget.as_dict()["left"]
     if as_json:

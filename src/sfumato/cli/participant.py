@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-import sfumato as sf
-from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.curator.participant import Page
 
 
@@ -20,7 +19,7 @@ def command(policy: str, page: str | None, as_json: bool) -> None:
 
     Everything in it is public. Publish it: a promise that nobody hears is none.
     """
-    found = Page.of(sf.open(policy))
+    found = Page.of(opened(policy))
     if page is not None:
         Path(page).write_text(found.html(), encoding="utf-8")
         click.echo(f"Wrote {page}.", err=True)

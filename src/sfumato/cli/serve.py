@@ -11,7 +11,7 @@ import click
 
 import sfumato as sf
 from sfumato.cli import reading
-from sfumato.cli.main import JSON, Friendly, print_json
+from sfumato.cli.main import JSON, Friendly, opened, print_json
 from sfumato.client.remote import is_near
 from sfumato.server.deadlines import UNKNOWN, deadline, size_class
 from sfumato.server.desk import Settings
@@ -103,7 +103,7 @@ def command(
         settings=Settings(rate, running, threads, late, pace, longest, not no_deadlines, stop_after),
     )
     share_memory(workers * len(policies))
-    databases = [sf.open(policy) for policy in policies]  # what is wrong with a policy is said here
+    databases = [opened(policy) for policy in policies]  # what is wrong with a policy is said here
     names = [database.policy.name for database in databases]
     if twice := [name for name in names if names.count(name) > 1]:
         raise sf.InvalidParameter(

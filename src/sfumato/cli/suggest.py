@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-import sfumato as sf
-from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.errors import InvalidParameter
 from sfumato.queries.promises import METRICS
 
@@ -51,7 +50,7 @@ def command(
     For example:
       sfumato suggest hospital.toml patients.age --within 2 --advantage 0.10 --picture age.svg
     """
-    database = sf.open(policy)
+    database = opened(policy)
     if secret is None:
         found = database.suggestions
         if not found:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-import sfumato as sf
-from sfumato.cli.main import JSON, POLICY, Friendly, print_json
+from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.curator import show
 from sfumato.curator.files import rewrite
 from sfumato.curator.tuning import choose, inserted, nodes, section
@@ -43,7 +42,7 @@ def command(
     Later questions choose their caps from them, each as its price and its groups need it; that is free.
     Repeating it on the same data is free, too.
     """
-    database = sf.open(policy)
+    database = opened(policy)
     wanted = () if rows_only else columns or None
 
     def progress(told: str) -> None:

@@ -8,22 +8,24 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Ledger
-from sfumato.budget.filters import FINE, UNIT, losses
 from sfumato.budget.shares import check_name
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
 from sfumato.curator.drawing import Paid, Stored, chooser, draw, parted
 from sfumato.curator.explanation import Explanation
+from sfumato.curator.home import home_of, stands
 from sfumato.curator.intervals import uses
 from sfumato.curator.names import Names, batch
-from sfumato.curator.promises import Judge, plainly
+from sfumato.curator.promises import Judge
 from sfumato.curator.refusals import check_least, private_keys, too_small
 from sfumato.curator.release import Cell, Release, Releases
 from sfumato.curator.repairs import was_wrong
+from sfumato.curator.said import Said
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve, tuned_by
 from sfumato.errors import BudgetExceeded, Halted, InvalidParameter, PromiseBroken
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sfumato.budget import Draw
-    from sfumato.curator.promises import Lost
     from sfumato.exact.secret import Secret
     from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
@@ -86,10 +87,8 @@ class Database:
                 judge.check()
             except InvalidParameter as error:
                 raise policies.problem(policy, ("promise", str(n)), str(error)) from None
-        known = {limit.made: limit for limit in ledger.promises()}
-        ledger.promise(
-            tuple(known.get(judge.made) or known.get(judge.formerly) or judge.limit for judge in self.judges)
-        )
+        known = ledger.promises()
+        ledger.promise(tuple(judge.as_known(known) for judge in self.judges))
 
     def sql(
         self,
@@ -147,26 +146,6 @@ class Database:
         found = [judge.watched for judge in self.judges]
         return tuple(dict.fromkeys(each for each in found if each is not None))
 
-    def gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
-        """How much surer of somebody's secret a question can make anybody, alone and with all so far.
-
-        A sentence for every promise, the one that is nearest to being broken first.
-        """
-        try:
-            return self._gains(query, paid=paid)
-        except (ArithmeticError, ValueError):  # a release that is paid for must be shown
-            return ("how much surer anybody can become by this could not be worked out",)
-
-    def _gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
-        price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
-        if not self.judges:
-            return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
-        found = []
-        for judge in self.judges:
-            alone, after = self._states(price, judge.relation, paid=paid)
-            found.append((judge.gained(after) / float(judge.promise.advantage), judge.standing(alone, after)))
-        return tuple(told for _, told in sorted(found, key=lambda each: -each[0]))
-
     def suggest_epsilon(
         self,
         secret: str,
@@ -190,36 +169,22 @@ class Database:
         promise = promise_of(body, self.policy.tables, self.policy.budget)
         judge = Judge(promise, self.policy, self._source.counted)
         judge.check()
-        return Suggestion(judge)
+        return Suggestion(judge, self.ledger.lost(judge.relation))
 
     @property
     def standing(self) -> Standing:
         """What each promise of the policy allows, and what was gained at most so far."""
-        return Standing(self.judges, self.ledger.promises(), self.ledger.lost, self.policy.budget)
+        return Standing(self.judges, self.ledger.own, self.ledger.lost, self.ledger.most)
 
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What the promises of the policy come to."""
-        return tuple(Suggestion(judge) for judge in self.judges)
+        return tuple(Suggestion(judge, self.ledger.lost(judge.relation)) for judge in self.judges)
 
-    def _states(self, price: dict[str, list[int]], relation: str, *, paid: bool) -> tuple[Lost, Lost]:
-        """What a question comes to under a relation, alone and with all that was charged."""
-        fixed, sloped, slack = price.get(relation, price["value"])
-        alone = Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
-        so_far = self.ledger.lost(relation)
-        if paid:
-            return alone, so_far
-        return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
-
-    def breaks(self, spend: Spend, slack: Fraction) -> str:
-        """The promise that a spend would break, in words; nothing if it breaks none."""
-        price = losses(spend, self.ledger.total.of(Fraction(0), slack))
-        for limits in self.ledger.everybodys_promises().values():
-            for limit in limits:
-                _, after = self._states(price, limit.relation, paid=False)
-                if not limit.allows([int(after[0] * UNIT), int(after[1] * UNIT), int(after[2] * FINE)]):
-                    return limit.told
-        return ""
+    @property
+    def said(self) -> Said:
+        """What the policy says beside what is spent and enforced: what is broken, and what is still kept."""
+        return Said(self.policy, self.ledger, self.judges)
 
     def _price(self, epsilon: Number | None, rho: Number | None, delta: Number | None) -> Guarantee:
         total = self.ledger.total
@@ -261,18 +226,7 @@ class Database:
         good_for = self._worth(limit.minus(spent))
         facts = (spent, ledger.history(), ledger.shares(), ledger.head, good_for)
         return Budget(
-            self.policy.name, limit, *facts, lambda entry: was_wrong(entry, self.policy), self.bound
-        )
-
-    @property
-    def bound(self) -> str:
-        """Which other policy on the same ledger gives less, in words: its total is the one that counts."""
-        if (binding := self.ledger.binding) is None:
-            return ""
-        name, total = binding
-        return (
-            f"{self.policy.name} gives {self.policy.budget}, but {name}, on the same ledger, gives {total}: "
-            "the least counts."
+            self.policy.name, limit, *facts, lambda entry: was_wrong(entry, self.policy), self.said.bound
         )
 
     def _worth(self, left: Guarantee) -> str:
@@ -425,7 +379,7 @@ class Database:
         with self.pace(paid.receipt.number, plan) as halt:
             drawn = self.drawn(plan, query, halt=halt)
         shown = self.ledger.keep(paid.receipt, drawn)  # on disk before it is seen; the first wins
-        gains = self.gains(query, paid=True)
+        gains = self.said.gains(query, paid=True)
         return Release(self.policy.name, plan, query, shown, paid.receipt, self.left, self.analyst, gains)
 
     def charged(self, asked: Question | Batch, slack: Fraction) -> Paid:
@@ -486,7 +440,7 @@ class Database:
         if found is None:
             return None
         ((plan, query),) = found.parts
-        gains, facts = self.gains(query, paid=True), (found.receipt, self.left, self.analyst)
+        gains, facts = self.said.gains(query, paid=True), (found.receipt, self.left, self.analyst)
         return Release(self.policy.name, plan, query, found.drawn, *facts, gains)
 
     def stored(self, asked: Question | Batch, version: int | None = None) -> Stored | None:
@@ -580,7 +534,7 @@ class Question:
             paid,
             self.database.left,
             self.tuning,
-            self.database.gains(self.query, paid=paid),
+            self.database.said.gains(self.query, paid=paid),
             "" if paid else self.breaks,
             self.database.ledger.asked_before(self.text) if self.plan.repairs and not paid else (),
             "" if paid else too_small(self.database.policy, [self.whole]),
@@ -595,7 +549,7 @@ class Question:
     @property
     def breaks(self) -> str:
         """The promise that it would break, in words."""
-        return self.database.breaks(self.query.spend, self.query.slack)
+        return self.database.said.breaks(self.query.spend, self.query.slack)
 
     @property
     def parts(self) -> int:
@@ -694,7 +648,7 @@ class Batch:
     @property
     def breaks(self) -> str:
         """The promise that it would break, in words."""
-        return self.database.breaks(self.spend, self.slack)
+        return self.database.said.breaks(self.spend, self.slack)
 
     @property
     def apart(self) -> Guarantee:
@@ -736,7 +690,7 @@ class Batch:
         releases, start, database = [], 0, self.database
         for plan, query in stored.parts:
             end = start + len(query.steps)
-            gains = database.gains(query, paid=True)
+            gains = database.said.gains(query, paid=True)
             facts = (stored.receipt, database.left, database.analyst, gains)
             releases.append(Release(database.policy.name, plan, query, stored.drawn[start:end], *facts))
             start = end
@@ -791,7 +745,8 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     Bad declarations, missing tables and an unusable ledger are all reported here, before any question.
     `accept` goes on after a ledger was lost, with all that was spent (see `sfumato.budget.Ledger`).
     """
-    policy, source = fitting(policies.load(path))
+    written = policies.load(path)
+    policy, source = fitting(written)
     if analyst:
         check_name(analyst)
     ledger = Ledger(
@@ -802,5 +757,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
         witness=Path(policy.file).absolute().with_suffix(".ledger"),
         clock=clock,
         accept=accept,
+        home=home_of(written),
+        stands=partial(stands, written),
     )
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.budget.entries import SECOND
 from sfumato.budget.filters import odometer
 from sfumato.curator import show
 from sfumato.curator.promises import KEPT, anything, points
 
 if TYPE_CHECKING:
+    from sfumato.budget.book import Limit
     from sfumato.curator.database import Database
+    from sfumato.curator.promises import Judge
     from sfumato.mechanisms import Guarantee
 
 EVENTS = (0.001, 0.01, 0.1)  # chances of some harm, for which it is told what taking part can make of them
@@ -85,12 +89,11 @@ HOW = (
 
 
 def _promised(database: Database) -> list[str]:
-    budget = database.policy.budget
-    said = []
-    for judge in database.judges:
-        so_far = judge.gained(database.ledger.lost(judge.relation))
-        told = judge.told().replace("somebody's", "your")
-        said.append(f"{told[:1].upper()}{told[1:]}. So far it is at most {points(so_far)}.")
+    budget = database.ledger.most
+    said = [
+        _judged(database, judge, own) for judge, own in zip(database.judges, database.ledger.own, strict=True)
+    ]
+    said += [f"{_yours(limit.told)}." for limit in database.said.still_kept]
     if not said:
         whole = Fraction(2) if budget.rho is None else Fraction(4)
         most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
@@ -101,7 +104,36 @@ def _promised(database: Database) -> list[str]:
     said.append(
         "This holds however clever somebody is, and whatever is known or published about everybody else."
     )
+    return [*said, *_withdrawn(database)]
+
+
+def _judged(database: Database, judge: Judge, own: Limit) -> str:
+    """A promise and what was gained so far; if that is more, then that is what is said."""
+    lost = database.ledger.lost(judge.relation)
+    so_far, promised = judge.gained(lost), points(float(judge.promise.advantage))
+    if not judge.is_broken(own, lost):
+        return f"{_yours(judge.told())}. So far it is at most {points(so_far)}."
+    return (
+        f"{_yours(judge.told(so_far))}. The owner promises {promised}, but what was released before that was "
+        f"promised allows {points(so_far)} already."
+    )
+
+
+def _withdrawn(database: Database) -> list[str]:
+    """What was promised once: by this database, or by one that was about the same people."""
+    said = []
+    for at, name, limit in database.ledger.withdrawn():
+        day = datetime.datetime.fromtimestamp(at / SECOND, datetime.UTC)
+        whose = "" if name == database.policy.name else f" by {name}, which was about the same people,"
+        told = limit.told.replace("somebody's", "your")
+        said.append(f"Until {day:%Y-%m-%d} it was promised{whose} that {told}. It is not promised any more.")
     return said
+
+
+def _yours(told: str) -> str:
+    """A promise, as it is said to somebody whom it is about."""
+    told = told.replace("somebody's", "your")
+    return f"{told[:1].upper()}{told[1:]}"
 
 
 def _missed(budget: Guarantee) -> Fraction:
@@ -118,7 +150,7 @@ def _average(database: Database) -> str:
 
 
 def _harm(database: Database) -> list[str]:
-    budget = database.policy.budget
+    budget = database.ledger.most
     size, missed = budget.amount, budget.delta
     if budget.rho is not None:
         size, missed = odometer(budget.rho, delta=KEPT), KEPT

@@ -16,7 +16,7 @@ import datetime
 import hashlib
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -265,6 +265,15 @@ class Judge:
         return forms.digest(told)
 
     @property
+    def declared(self) -> str:
+        """Names what the policy says of it: the same whatever public tables hold, and however it is worked
+        out."""
+        columns = [self._declared(part) for part in self.promise.parts]
+        fixed = [replace(each, keys=None) if each.keys_from else each for each in columns]
+        budget = self.policy.budget
+        return forms.digest([forms.promise(self.promise, fixed), budget.currency, str(budget.delta)])
+
+    @property
     def formerly(self) -> str:
         """The same before promises had a stored form."""
         columns = [self._declared(part) for part in self.promise.parts]
@@ -285,7 +294,19 @@ class Judge:
     @cached_property
     def limit(self) -> Limit:
         """What a ledger must know of it."""
-        return Limit(self.relation, tuple(self._corners()), self.told(), self.made)
+        names = self.declared, self.about
+        return Limit(self.relation, tuple(self._corners()), self.told(), self.made, *names)
+
+    @property
+    def about(self) -> str:
+        """The columns that it is about."""
+        return ", ".join(part.name for part in self.promise.parts)
+
+    def as_known(self, known: Sequence[Limit]) -> Limit:
+        """The same as a ledger knows it already, if it does: then it need not be worked out again."""
+        made = {limit.made: limit for limit in known}
+        found = made.get(self.made) or made.get(self.formerly)
+        return self.limit if found is None else found._replace(declared=self.declared, about=self.about)
 
     def _corners(self) -> list[tuple[int, int, int]]:
         slack = math.ceil(SLACKS * self.policy.budget.delta * FINE)
@@ -331,10 +352,18 @@ class Judge:
             return "nobody who knows everything else, in the same record and in all others,"
         return "nobody who knows everyone else's record"
 
-    def told(self) -> str:
-        """The promise as a sentence."""
+    def is_broken(self, limit: Limit, lost: Lost) -> bool:
+        """Whether more is gained at this state of the ledger than was promised.
+
+        Where a limit is stricter than the promise, what it does not allow may still keep the promise.
+        """
+        state = [int(lost[0] * UNIT), int(lost[1] * UNIT), int(lost[2] * FINE)]
+        return not limit.allows(state) and self.gained(lost) > float(self.promise.advantage)
+
+    def told(self, gained: float | None = None) -> str:
+        """The promise as a sentence; or the same of what can really be gained."""
         average = ", on average over releases," if self.on_average else ""
-        much = points(float(self.promise.advantage))
+        much = points(float(self.promise.advantage) if gained is None else gained)
         who = self.who.removesuffix(",") if average else self.who
         return f"{who} becomes{average} more than {much} surer of {self.secret}, {self.belief}"
 
@@ -352,12 +381,13 @@ class Judge:
 
     def standing(self, alone: Lost, after: Lost) -> str:
         """What a question allows, alone and with all so far."""
-        one, whole = self.gained(alone), self.gained(after)
+        one, whole, eta = self.gained(alone), self.gained(after), float(self.promise.advantage)
         average = " on average" if self.on_average else ""
+        passed = ", which is less" if whole > eta and points(whole) != points(eta) else ""
         return (
             f"this alone makes {self.who} more than {points(one)} surer{average} of {self.secret}, "
             f"{self.belief}; together with all releases so far, {points(whole)} (promised: "
-            f"{points(float(self.promise.advantage))})"
+            f"{points(eta)}{passed})"
         )
 
 

@@ -41,6 +41,7 @@ class Suggestion:
     """
 
     judge: Judge
+    lost: Lost = (Fraction(0), Fraction(0), Fraction(0))  # so far
 
     @cached_property
     def epsilon(self) -> float:
@@ -120,15 +121,26 @@ class Suggestion:
     def advice(self) -> list[str]:
         """What to type next."""
         currency = self.judge.policy.budget.currency
-        said = []
-        if self.judge.promise.metric == "record" and math.isfinite(self.budget):
+        said = [] if not self.passed else [self.passed]
+        if not said and self.judge.promise.metric == "record" and math.isfinite(self.budget):
             less = "half" if currency == "epsilon" else "a quarter"
             said.append(
                 f'To stay within it whatever is asked, write {currency} = "{_down(self.budget)}" under '
                 f"[budget]: who comes or goes costs {less} of who is replaced, at least."
             )
-        said.append("Or write the promise into the policy, and the ledger keeps it, question by question:")
+        if not self.passed:
+            said.append(
+                "Or write the promise into the policy, and the ledger keeps it, question by question:"
+            )
         return said
+
+    @property
+    def passed(self) -> str:
+        """That what was released allows more already, in words; else nothing."""
+        if not self.judge.is_broken(self.judge.limit, self.lost):
+            return ""
+        so_far = points(self.judge.gained(self.lost))
+        return f"It cannot be promised any more: what was released so far allows {so_far}."
 
     def section(self) -> str:
         """The promise as a section of a policy."""
@@ -160,6 +172,7 @@ class Suggestion:
             "per_unit": plain(self.per_unit),
             "bounds": {name: plain(value) for name, value in self.bounds.items()},
             "sentence": self.sentence,
+            "passed": self.passed,
         }
 
     def __repr__(self) -> str:
@@ -180,7 +193,8 @@ class Suggestion:
                 f"The bounds are those for somebody whose {name} is {self.worst:g}, where most is gained."
             ]
         said = show.paragraphs([*where, self.sentence, *self.advice()])
-        return "\n".join([table, "", *said, "", *(f"    {line}" for line in self.section().splitlines())])
+        lines = [] if self.passed else ["", *(f"    {line}" for line in self.section().splitlines())]
+        return "\n".join([table, "", *said, *lines])
 
     # A picture ----------------------------------------------------------------------------------------
 
@@ -456,7 +470,7 @@ class Standing:
     judges: Sequence[Judge]
     limits: Sequence[Limit]
     lost: Callable[[str], Lost]
-    total: Guarantee
+    total: Guarantee  # or what was spent, if that is more
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """For programs; what has no limit is null."""
@@ -469,6 +483,7 @@ class Standing:
                     "secret": judge.secret,
                     "promised": float(judge.promise.advantage),
                     "so_far": judge.gained(self.lost(judge.relation)),
+                    "broken": judge.is_broken(limit, self.lost(judge.relation)),
                     "on_average": judge.on_average,
                     "metric": judge.promise.metric,
                     f"{self.total.currency}_replaced": None if fixed >= ALL else fixed / UNIT,
@@ -501,6 +516,8 @@ class Standing:
     def _setter(self, facts: list[dict[str, Any]], allowed: list[float | None]) -> str:
         currency, total = self.total.currency, float(self.total.amount)
         times = 4 if self.total.rho is not None else 2
+        if broken := [each["secret"] for each in facts if each["broken"]]:
+            return f"The promise about {broken[0]} is broken already, so it stops every question."
         limits = [
             (much, each["secret"]) for much, each in zip(allowed, facts, strict=True) if much is not None
         ]
