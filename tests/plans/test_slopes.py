@@ -12,6 +12,7 @@ from tests.support import answer
 
 import sfumato as sf
 from sfumato.queries.sensitivity import Watched, derive
+from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,11 @@ person = "integer"
 minutes = {{ type = "integer", low = -5, high = 60 }}
 spent = {{ type = "number", low = 0, high = 50, grid = 0.25 }}
 place = {{ type = "text", keys = ["A", "B"] }}
+[[promise]]
+secret = "visits.minutes"
+within = 2
+advantage = "0.9"
+metric = "manhattan"
 """
 UNITS = {"row": '"row"', "person": '"person"\nrows_per_person = 1'}
 
@@ -43,6 +49,9 @@ QUESTIONS = {
     "SELECT place, COUNT(*) FROM visits GROUP BY place": "still",
     "SELECT SUM(minutes) FROM visits": "sloped",
     "SELECT SUM(minutes) FROM visits WHERE spent > 10": "sloped",
+    "SELECT place, SUM(minutes) FROM visits GROUP BY place": "sloped",
+    "SELECT SUM(minutes), COUNT(*) FROM visits": "sloped",
+    "SELECT place, VARIANCE(minutes), AVG(minutes) FROM visits GROUP BY place": "sloped",
     "SELECT AVG(minutes) FROM visits": "sloped",
     "SELECT AVG(minutes), COUNT(*) FROM visits WHERE place = 'A'": "sloped",
     "SELECT place, AVG(minutes) FROM visits GROUP BY place": "sloped",
@@ -132,6 +141,56 @@ def test_one_changed_value_moves_answers_in_proportion(tmp_path: Path, unit: str
     assert {"SELECT SUM(minutes) FROM visits", "SELECT AVG(minutes) FROM visits"} <= attained
 
 
+def of_one(dice: random.Random, count: int) -> tuple[list[Row], list[Row], Fraction]:
+    """People with so many rows, all alike or not; the values of one of them move, each by no more than the
+    largest move."""
+    rows: list[Row] = []
+    for person in range(6):
+        alike = dice.choice((None, dice.randint(-5, 60)))
+        for _ in range(count if person == 3 else dice.choice((1, count))):
+            minutes = dice.choice((dice.randint(-8, 63), 0)) if alike is None else alike
+            rows.append((person, minutes, dice.uniform(0, 50), dice.choice("ABC" if count < 5 else "AB")))
+    step = dice.choice((1, 1, 2, 7, 65)) * dice.choice((-1, 1))
+    together = dice.choice((True, False))
+    changed = [
+        (
+            row[0],
+            int(str(row[1])) + (step if together else dice.randint(min(step, 0), max(step, 0))),
+            *row[2:],
+        )
+        if row[0] == 3
+        else row
+        for row in rows
+    ]
+    moves = [abs(int(str(a[1])) - int(str(b[1]))) for a, b in zip(rows, changed, strict=True)]
+    return rows, changed, Fraction(max(moves), 65)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.slow
+def test_a_person_with_more_rows_than_one_moves_no_more(tmp_path: Path, count: int) -> None:
+    """`rows_per_person = 1` is enforced: a value that stands in n rows moves no more than one that stands in
+    one. Among them, equal rows, rows in several groups, and rows that move by different amounts."""
+    dice = random.Random(count)
+    attained: set[str] = set()
+    for turn in range(6):
+        rows, changed, part = of_one(dice, count)
+        one, other = (opened(tmp_path / f"{turn}{k}", "person", r) for k, r in enumerate((rows, changed)))
+        watched = one.judges[0].watched
+        assert watched is not None
+        for sql in QUESTIONS:
+            question, twin = one.sql(sql, epsilon=1), other.sql(sql, epsilon=1)
+            before, after = answer(question), answer(twin)
+            for i, derived in enumerate(question.derivations):
+                claims = dict(derived.distances.promises)
+                if watched.name in claims:
+                    move = moved(before, after, i)
+                    assert within(move, claims[watched.name], part), (sql, move, claims, part)
+                    if any(move) and sum(map(abs, move)) == (claims[watched.name].l1 or 0) * part:
+                        attained.add(sql)
+    assert {"SELECT SUM(minutes) FROM visits", "SELECT AVG(minutes) FROM visits"} <= attained
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_which_questions_have_a_slope(tmp_path: Path, unit: str) -> None:
     database = opened(tmp_path / "one", unit, [(1, 2, 3.0, "A")])
@@ -146,10 +205,10 @@ def test_which_questions_have_a_slope(tmp_path: Path, unit: str) -> None:
         else:
             assert None not in known, sql
             assert any(each is not None and not each.is_zero for each in known) == (kind == "sloped"), sql
-    # a person's sums in several groups are scaled by each other: no slope; of a row they are not
-    grouped = derive(database.sql("SELECT place, SUM(minutes) FROM visits GROUP BY place", epsilon=1).plan,
-                     (Watched("cafe", "visits", column),))  # fmt: skip
-    assert all(bool(each.distances.promises) == (unit == "row") for each in grouped)
+    # a person's sum is cut at its cap, and n rows move it n times: no slope, unless rows are scaled
+    plain = parse("SELECT SUM(minutes) FROM visits", database.policy)
+    claims = [dict(each.distances.promises) for each in derive(plain, (Watched("cafe", "visits", column),))]
+    assert all(bool(claim) == (unit == "row") for claim in claims)
 
 
 def test_a_table_that_is_not_read_is_not_moved(tmp_path: Path) -> None:

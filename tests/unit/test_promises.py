@@ -358,7 +358,7 @@ def test_in_its_own_distance_a_column_is_paid_for_by_how_it_is_used(folder: Path
     database = opened(folder, AGE + 'metric = "manhattan"')
     for sql, paid in (
         ("SELECT COUNT(*) FROM visits", (0, 0)),  # it does not look at minutes
-        ("SELECT SUM(minutes) FROM visits", (0, 0.1)),
+        ("SELECT SUM(minutes) FROM visits", (0, 0.2)),
         ("SELECT AVG(minutes) FROM visits", (0, 0.2)),
         ("SELECT COUNT(*) FROM visits WHERE minutes > 30", (0.1, 0)),
     ):
@@ -583,3 +583,15 @@ def test_huge_prices_do_not_break_the_sentence_after_the_charge(folder: Path) ->
     database = opened(folder, budget='epsilon = "1000000"')
     release = database.sql("SELECT COUNT(*) FROM visits", epsilon="900000").release()
     assert "100 percentage points" in release.gains[0]
+
+
+def test_a_sum_that_was_paid_before_its_column_was_promised_is_redeemed(folder: Path) -> None:
+    sql = "SELECT SUM(minutes) FROM visits"
+    early = opened(folder)
+    question = early.sql(sql, epsilon="0.1")
+    paid = early.charged(question, question.query.slack)
+    late = opened(folder, AGE + 'metric = "manhattan"')
+    assert late.sql(sql, epsilon="0.1").meaning != question.meaning
+    release = late.sql(sql, epsilon="0.1").release()
+    assert (release.receipt.number, release.receipt.charged.amount) == (paid.receipt.number, 0)
+    assert late.sql(sql, epsilon="0.1").release().drawn == release.drawn

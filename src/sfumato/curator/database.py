@@ -39,6 +39,7 @@ from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.parameters import bind
 from sfumato.queries.plan import Clamp, Octaves, Plan
 from sfumato.queries.promises import promise_of
+from sfumato.queries.rewrite import rewrite
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Draw
     from sfumato.exact.secret import Secret
-    from sfumato.mechanisms import Spend
+    from sfumato.mechanisms import Distances, Spend, Step
     from sfumato.mechanisms.guarantee import Number
+    from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import Column, Table
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
@@ -125,10 +127,10 @@ class Database:
     def _asked(
         self, sql: str, declared: Policy, spend: Guarantee, tuned_for: Guarantee | None = None
     ) -> Question:
-        first = plan = parse(sql, declared)  # refused here: free, and the data are untouched
+        first = plan = parse(sql, declared, self._measuring)  # refused here: free, and the data are untouched
         fitting = resolve(declared, plan, spend)
         if fitting is not declared:  # a table was tuned: its caps fit the price and the groups
-            plan = parse(sql, fitting)
+            plan = parse(sql, fitting, self._measuring)
         if plan.private_keys and not spend.delta:
             raise private_keys(plan, self.policy, self.ledger.total, sql)
         return replace(self._question(sql, plan, spend), declared=first, fitting=fitting, tuned_for=tuned_for)
@@ -139,6 +141,11 @@ class Database:
         query = calibrate(plan.measures, distances, spend, uses(plan))
         engine_sql = ";\n".join(self._source.texts(plan))
         return Question(self, told, plan, query, derivations, engine_sql, declared=plan)
+
+    @property
+    def _measuring(self) -> Measuring:
+        """How aggregates are measured, so that promises about a column's own distance are kept."""
+        return partial(rewrite, watched=[(each.table, each.column.name) for each in self._watched])
 
     @property
     def _watched(self) -> tuple[Watched, ...]:
@@ -404,7 +411,10 @@ class Database:
         """
         parts = asked.questions
         prices, plans = [each.query.asked for each in parts], [each.plan for each in parts]
-        found = self.ledger.unredeemed(asked.keys, prices, meaning=[each.meaning for each in parts])
+        found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
+        if found is None and self._watched:  # a sum was measured otherwise once
+            plans = [each.unwatched for each in parts]
+            found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
         if found is None and self.may_be_former(asked):
             plans = [each.former for each in parts]
             sizes = [len(plan.measures) for plan in plans]
@@ -415,7 +425,7 @@ class Database:
         if self.ledger.is_held(receipt.number):
             raise Halted(self.policy.name, receipt.number)
         derived = [each.distances for plan in plans for each in derive(plan, self._watched)]
-        if [step.distances for step in spend] != derived:
+        if len(derived) != len(spend) or not all(map(_still_holds, spend, derived)):
             return None
         return Paid(receipt, parted(plans, spend, prices))
 
@@ -577,6 +587,11 @@ class Question:
         """Its plan as it was before questions had a stored form."""
         return self.plan if self.fitting is None else parse(self.sql, self.fitting, former.measures)
 
+    @property
+    def unwatched(self) -> Plan:
+        """Its plan as it is where no column has a distance of its own."""
+        return self.plan if self.fitting is None else parse(self.sql, self.fitting)
+
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by then."""
         return self.database.names.former(plans[0])
@@ -584,7 +599,7 @@ class Question:
     @property
     def meaning(self) -> list[Any]:
         """What the integers that are drawn for it mean."""
-        return [forms.measure(each) for each in self.plan.measures]
+        return _meaning(self.plan)
 
     def meant(self, meaning: list[Any]) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
@@ -716,6 +731,18 @@ class Batch:
             f"  cost {self.price} together when released ({self.apart} one by one), nothing until then."
         )
         return "\n".join(lines)
+
+
+def _meaning(plan: Plan) -> list[Any]:
+    return [forms.measure(each) for each in plan.measures]
+
+
+def _still_holds(step: Step[Any], derived: Distances) -> bool:
+    """Whether what was charged knew all that is derived now. A distance of a column that is not claimed any
+    more was charged as it was claimed then."""
+    then = step.distances
+    same = (then.presence, then.value) == (derived.presence, derived.value)
+    return same and set(derived.promises) <= set(then.promises)
 
 
 def _meant(questions: Sequence[Question], meaning: Sequence[list[Any]]) -> list[Plan]:

@@ -37,6 +37,7 @@ from sfumato.queries.plan import (
     Sum,
     Weighted,
 )
+from sfumato.queries.sensitivity import is_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -115,8 +116,14 @@ class Rewriting:
         return next(i for i, measure in enumerate(self.measures) if holds(measure))
 
 
-def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> tuple[Measure, ...]:
-    """The fewest measures for these aggregates. `groups` is how many there are, if that is public, else 0."""
+def rewrite(
+    aggregates: Iterable[Aggregate], rows: int | None, groups: int, watched: Iterable[tuple[str, str]] = ()
+) -> tuple[Measure, ...]:
+    """The fewest measures for these aggregates. `groups` is how many there are, if that is public, else 0.
+
+    Columns that are `watched` have a distance of their own. Where persons have rows, only `Moments` keep to
+    it (a person's rows are scaled by their number there), so a sum is taken from them.
+    """
     wanted = list(dict.fromkeys(aggregates))
     degrees: dict[tuple[Scalar, ...], int] = {}
     for each in wanted:
@@ -127,6 +134,11 @@ def rewrite(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> t
     for values, degree in degrees.items():
         alone = [each.name for each in wanted if each.values == values] == ["sum"]
         tuned = values[0].domain.tuned if rows is not None and len(values) == 1 else None
+        is_watched = len(values) == 1 and any(is_column(values[0], each) for each in watched)
+        if rows is not None and degree == 1 and is_watched:
+            clamp = _clamp(values[0], 1 << 40) if alone else _steps(values[0], degree, len(values))
+            found.append(Moments(values, (clamp,), degree, False, rows))
+            continue
         if alone and not counts:
             clamp = _clamp(values[0], 1 << 62)
             limit = None if tuned is None else math.ceil(tuned.total / clamp.step)

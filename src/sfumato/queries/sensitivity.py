@@ -20,10 +20,10 @@ Counts of different values are not such sums; but of them, too, one person who b
 group and a value moves all groups together by at most cap, and a replaced person by at most 2 cap (one cell:
 cap, since there the pairs that go and those that come cancel).
 
-**In a column's own distance** only one value changes, in one row, by so many steps of its grid. That is
-derived for plans in which the value is nothing but added up: then cells move in proportion to the change
-(`_slope`). Whatever else depends on it, such as a condition or a key, is as far off as if all rows of the
-person were replaced.
+**In a column's own distance** only the value of one person changes, by so many steps of its grid: in the one
+row that the person has, or in all of them if there are more than the policy says. That is derived for plans
+in which the value is nothing but added up: then cells move in proportion to the change (`_slope`). Whatever
+else depends on it, such as a condition or a key, is as far off as if all rows of the person were replaced.
 
 Theorem: docs/explanation/distances.md. `tests/plans` runs every accepted plan on neighbouring tables.
 """
@@ -121,15 +121,19 @@ def _derive(measure: Measure, plan: Plan, watched: tuple[Watched, ...]) -> Deriv
 
 
 def _slope(measure: Measure, plan: Plan, watched: Watched) -> Distance | None:
-    """How far a measure moves when one value of a column moves over its whole range, if it moves in
-    proportion: by a part of that for a part of the range. None if that is not proved.
+    """How far a measure moves when the value of one person moves over the whole range of a column, if it
+    moves in proportion: by a part of that for a part of the range. None if that is not proved.
 
-    Proof. Let the value move by k steps of the measure's grid; clamping makes it no more. A sum moves by k.
-    Of an average, the cells W - t and t move by k each; of a variance, the cells (W - t)^2, 2 t (W - t), t^2
-    by at most 2 W k each and 4 W k in all (their derivatives are 2 (W - t), |2 W - 4 t|, 2 t). Rows of one
-    person are scaled, if at all, by n, how many there are: floor(x / n) moves by no more than a whole x
-    does. A person's sum is cut at its cap, which moves it no further where it is one number; sums in several
-    groups are scaled by their size, and have no slope here. What is not read does not move anything.
+    Proof. Let the value move by k steps of the measure's grid; clamping makes it no more. A sum of rows that
+    are units moves by k. Of an average, the cells W - t and t move by k each; of a variance, the cells
+    (W - t)^2, 2 t (W - t), t^2 by k (2 (W - t) - k), |k (2 W - 4 t - 2 k)|, k (2 t + k): at most 2 W k each
+    and 4 W k - 2 k^2 in all. A person with n rows, each of which moves by at most k, is scaled by n: cell c
+    of group g moves by x_gc <= n_g / n of that before it is truncated, and by at most the next whole number
+    after. In one group that is no more in any cell, nor in all of them: the cells of an average are whole
+    already, and of three the 2 k^2 are enough. In G groups all the x_gc add up to no more than in one, and
+    truncating adds less than 1 for each of the (degree + 1) (G - 1) others; k is at least what one step of
+    the column is. A person's *sum* is cut at its cap, and n rows move it by n k: it has no slope. What is not
+    read does not move anything.
     """
     origin = (watched.table, watched.column.name)
     if watched.table not in plan.tables:
@@ -142,22 +146,21 @@ def _slope(measure: Measure, plan: Plan, watched: Watched) -> Distance | None:
     if not mentions(measure, origin):
         return Distance(l1=Fraction(0))
     match measure:
-        case Moments(values, _, 0) if len(values) == 1 and _is(values[0], origin):
+        case Moments(values, _, 0) if len(values) == 1 and is_column(values[0], origin):
             return Distance(l1=Fraction(0))  # whether it is there, not what it is
-        case Moments(values, (clamp,), degree) if len(values) == 1 and _is(values[0], origin):
-            k = _moved(clamp, watched)
-            if k is None or degree > 2:
+        case Moments(values, (clamp,), degree) if len(values) == 1 and is_column(values[0], origin):
+            k, by_person = _moved(clamp, watched), plan.relation.by_person
+            if k is None or degree > 2 or (by_person and (plan.private_keys or measure.rows != 1)):
                 return None
-            k *= measure.parts
+            k, groups = k * measure.parts, plan.size if by_person else 1
+            cells, truncated = groups * (degree + 1), (groups - 1) * (degree + 1) * watched.steps
             if degree == 1:
-                return Distance(l0=2, l1=Fraction(2 * k), linf=Fraction(k))
+                return Distance(l0=cells, l1=Fraction(2 * k + truncated), linf=Fraction(k))
             wide = clamp.width
-            return Distance(l0=3, l1=Fraction(4 * wide * k), linf=Fraction(2 * wide * k))
-        case Sum(value, clamp) if _is(value, origin):
+            return Distance(l0=cells, l1=Fraction(4 * wide * k + truncated), linf=Fraction(2 * wide * k))
+        case Sum(value, clamp) if is_column(value, origin) and not plan.relation.by_person:
             k = _moved(clamp, watched)
-            if k is None or (plan.relation.by_person and (plan.private_keys or plan.size != 1)):
-                return None
-            return Distance(l0=1, l1=Fraction(k), linf=Fraction(k))
+            return None if k is None else Distance(l0=1, l1=Fraction(k), linf=Fraction(k))
     return None
 
 
@@ -168,7 +171,7 @@ def _moved(clamp: Clamp, watched: Watched) -> int | None:
     return watched.steps << finer if finer == 0 or (exact and finer > 0) else None
 
 
-def _is(value: Scalar, origin: tuple[str, str]) -> bool:
+def is_column(value: Scalar, origin: tuple[str, str]) -> bool:
     """Whether a value is the column itself, clamped or not."""
     while isinstance(value, Call) and value.function == "clamp":
         value = value.arguments[0]
