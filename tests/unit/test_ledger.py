@@ -197,7 +197,10 @@ def test_prices_are_rounded_up_and_tiny_ones_do_not_vanish(place: Place) -> None
     assert book.spent == epsilon(Fraction(3, 10**12))
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e300", "1e-13", "", "x"])
+@pytest.mark.parametrize(
+    "text",
+    ["0", "-1", "nan", "inf", "1e300", "1e-13", "", "x", "1_0", "0_1", "\u0661", "1\u0660", "\uff11", "."],
+)
 def test_absurd_prices_are_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
         Guarantee.read(epsilon=text)
@@ -1091,6 +1094,53 @@ def test_a_name_that_could_steer_a_terminal_is_refused(file: Place, name: str) -
         with pytest.raises(InvalidParameter, match="printable"):
             book.charge(spend("0.1"), "key", analyst=name)
     assert book.spent.amount == 0
+
+
+LOOKALIKES = {
+    "alice ": "write 'alice'",
+    " alice": "write 'alice'",
+    "alice  b": "write 'alice b'",
+    "\u0430lice": "CYRILLIC, LATIN",
+    "alic\u03b5": "GREEK, LATIN",
+    "\uff41lice": "write 'alice'",
+    "ali\u2010ce": "leave",
+    "alice\u0661": "leave",
+    "ale\u0301": "write",
+}
+HONEST = (
+    "alice", "Ana Luc\u00eda", "O'Brien", "ana+x@lab.org", "\u0410\u043d\u043d\u0430", "team-2", "../x",
+    "\u5c71\u7530 \u30a2\u30ca", "\u0939\u093f\u0928\u094d\u0926\u0940", "\uae40 \u91d1", "x; DROP TABLE",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_a_new_name_that_can_be_taken_for_another_is_refused(file: Place, name: str) -> None:
+    book = file.open()
+    for share in (Share(name, epsilon("0.1")), Share("team", epsilon("0.1"), members=("bob", name))):
+        with pytest.raises(InvalidParameter, match=LOOKALIKES[name]) as refused:
+            book.share(share)
+        assert str(refused.value).isprintable()
+    assert [entry.kind for entry in book.entries()] == ["opened", "grant"]
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_name_in_one_script_is_a_name(file: Place, name: str) -> None:
+    book = file.open()
+    book.share(Share(name, epsilon("0.1")))
+    book.charge(spend("0.1"), "key", analyst=name)
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_a_name_that_is_in_a_ledger_already_stays_a_name(place: Place, name: str) -> None:
+    """Of an analyst who asked, of one who has a share, and of a member of a group."""
+    book = place.open()
+    book.charge(spend("0.1"), "first", analyst=name)
+    book.share(Share(name, epsilon("0.2")))
+    book.charge(spend("0.1"), "second", analyst=name)
+    book.share(Share(name, epsilon(0)))  # revoked
+    book.share(Share("team", epsilon("0.2"), members=(name,)))
+    book.charge(spend("0.1"), "third", analyst=name)
+    assert place.open().known(name, "somebody") == {name}
 
 
 def test_a_clock_beyond_all_calendars_is_no_obstacle(place: Place) -> None:

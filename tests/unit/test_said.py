@@ -379,3 +379,51 @@ def test_a_policy_that_is_retired_promises_nothing_any_more(tmp_path: Path) -> N
     assert len(clinic.said.broken) == 2
     with pytest.raises(BudgetExceeded):
         study.sql(COUNT, epsilon="1").release()
+
+
+# Names and numbers ----------------------------------------------------------------------------------------
+
+
+def test_a_new_name_that_looks_like_another_is_refused_at_the_terminal_and_an_old_one_is_not(
+    tmp_path: Path,
+) -> None:
+    file = laid(tmp_path)
+    for command in (
+        ("grant", file, "alice ", "-e", "1"),
+        ("sql", file, COUNT, "-e", "1", "--as", "\u0430lice"),
+    ):
+        code, said = run(*command)
+        assert code == 1
+        assert "it looks like another name" in said
+    database = sf.open(file)
+    assert database.ledger.spent.amount == 0
+    database.on_behalf_of("alice ").sql(COUNT, epsilon="0.1").release()  # as a server does for whom it knows
+    sf.open(file, analyst="alice ").sql(AVERAGE, epsilon="0.1").release()
+    assert run("grant", file, "alice ", "-e", "0.5")[0] == 0
+    assert run("grant", file, "alice ", "--revoke")[0] == 0
+
+
+@pytest.mark.parametrize("price", ["1_0", "\u0661", "1\u0660"])
+def test_a_price_is_written_in_plain_digits(tmp_path: Path, price: str) -> None:
+    file = laid(tmp_path)
+    for command in (
+        ("grant", file, "ana", "-e", price),
+        ("sql", file, COUNT, "-e", price),
+        ("suggest", file, "visits.minutes", "--within", price, "--advantage", "0.1"),
+        (
+            "suggest",
+            file,
+            "visits.minutes",
+            "--within",
+            "2",
+            "--advantage",
+            "0.1",
+            "--prior",
+            f"normal:40,{price}",
+        ),
+        ("check", laid(tmp_path, epsilon=price)),
+    ):
+        code, said = run(*command)
+        assert code == 1, command
+        assert "refused" in said
+    assert sf.open(laid(tmp_path)).ledger.spent.amount == 0

@@ -147,7 +147,7 @@ class Ledger:
         """
         price = self.price_of(spend, slack)
         if analyst:
-            shares.check_name(analyst)
+            shares.check_printable(analyst)
         found = self._submit(
             {
                 "act": "ask",
@@ -387,8 +387,18 @@ class Ledger:
 
     def share(self, share: Share) -> None:
         """Give an analyst or a group an allowance out of the total, or change it."""
-        shares.check(share, self.total)
+        names = (share.name, *share.members)
+        for name in names:
+            shares.check_printable(name)
+        shares.check(share, self.total, self.known(*names))
         self._submit({"act": "note", "kind": "share", "found": "shares", "body": share.as_dict()})
+
+    @_plainly
+    def known(self, *names: str) -> set[str]:
+        """Who of them has a share, is in one, or has spent something."""
+        given = {name for share in self.book.shares().values() for name in (share.name, *share.members)}
+        spent = "SELECT 1 FROM entries WHERE who = ? LIMIT 1"
+        return {name for name in names if name in given or (name and self.store.read(spent, (name,)))}
 
     def retire(self, name: str) -> None:
         """Say that another policy on this ledger will not be opened again: neither its total nor its promises

@@ -8,6 +8,8 @@ month promises a new allowance, not new privacy: what it spends is gone from the
 from __future__ import annotations
 
 import datetime
+import re
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,12 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 SECOND = 10**6
 PERIODS = ("day", "week", "month")
 LONGEST = 100  # letters of a name
+TOGETHER = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
 LATEST = 250_000_000_000  # seconds since 1970: the year 9892, where calendars nearly end
 
 
@@ -45,10 +48,10 @@ class Share:
         }
 
 
-def check(share: Share, total: Guarantee) -> None:
-    """Refuse what cannot be meant."""
+def check(share: Share, total: Guarantee, known: Collection[str] = ()) -> None:
+    """Refuse what cannot be meant; `known` are the names that there are already."""
     for name in (share.name, *share.members):
-        check_name(name)
+        check_name(name, known)
     if share.name in share.members:
         raise InvalidParameter("members", share.name, "a group has another name than its members")
     if share.allowance.currency != total.currency:
@@ -59,10 +62,45 @@ def check(share: Share, total: Guarantee) -> None:
         raise InvalidParameter("every", share.every, f"take one of {', '.join(PERIODS)}")
 
 
-def check_name(name: str) -> None:
+def check_printable(name: str) -> None:
     """Refuse a name that is none, or that could steer the terminal of whoever reads it."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST:
         raise InvalidParameter("name", repr(name), f"give printable letters, at most {LONGEST} of them")
+
+
+def check_name(name: str, known: Collection[str] = ()) -> None:
+    """Refuse a new name that looks like another one: whoever reads a list of names could not tell them apart.
+
+    Letters are of one script, blanks are single and inside, and everything is in its usual form. A name that
+    is known already stays what it is: somebody has it.
+
+    >>> [check_name(name) for name in ("Ana Lucía", "ana+lab@example.org", "O'Brien", "山田 アナ")]
+    [None, None, None, None]
+    >>> check_name("alice ")
+    Traceback (most recent call last):
+    sfumato.errors.InvalidParameter: name = 'alice ' cannot be used: it looks like another name: write 'alice'
+    """
+    check_printable(name)
+    if name in known:
+        return
+    usual = " ".join(unicodedata.normalize("NFKC", name).split())
+    if usual != name:
+        raise InvalidParameter("name", ascii(name), f"it looks like another name: write {usual!r}")
+    for letter in name:
+        if not (letter.isascii() or unicodedata.category(letter)[0] in "LM"):
+            told = f"leave {letter!a} out: write letters, 0 to 9, blanks, and - _ . @ +"
+            raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
+    if len(scripts := sorted({_script(letter) for letter in name} - {""})) > 1:
+        told = f"its letters are of several scripts ({', '.join(scripts)}): write all of it in one"
+        raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
+
+
+def _script(letter: str) -> str:
+    """The script of a letter, by its name; Chinese, Japanese and Korean are written together."""
+    if not letter.isalpha():
+        return ""
+    first = re.split("[ -]", unicodedata.name(letter, "UNKNOWN"))[0]
+    return "CJK" if first in TOGETHER else first
 
 
 def current(bodies: Iterable[dict[str, Any]]) -> dict[str, Share]:

@@ -20,6 +20,7 @@ from sfumato.attacks.audit import audit, search
 from sfumato.attacks.subjects import Fresh
 from sfumato.cli.main import JSON, Friendly, print_json
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.guarantee import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +146,7 @@ def _claim(text: str | None, parameters: dict[str, list[Any]]) -> Callable[..., 
     if text in parameters:
         return lambda **values: _number(text, values[text])
     try:
-        return float(text)
+        return plain(text)
     except ValueError:
         known = ", ".join(parameters) or "none is given"
         raise InvalidParameter(

@@ -14,6 +14,7 @@ import click
 from sfumato.cli.main import Friendly
 from sfumato.errors import InvalidParameter, PolicyError, SourceError
 from sfumato.mechanisms import Guarantee
+from sfumato.mechanisms.guarantee import plain
 from sfumato.queries import policy as policies
 from sfumato.queries.policy import MOST_ROWS
 from sfumato.sources.duckdb import DuckDB, Found, folder_schema
@@ -280,12 +281,12 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
 def _check_numbers(answers: Answers) -> None:
     Guarantee.parse(answers.epsilon)
     for table, rows in answers.rows.items():
-        if not rows.isdigit() or not 1 <= int(rows) <= MOST_ROWS:
+        if not (rows.isascii() and rows.isdigit()) or not 1 <= int(rows) <= MOST_ROWS:
             raise InvalidParameter(f"rows of {table}", rows, f"write a whole number from 1 to {MOST_ROWS}")
     for path, said in answers.bounds.items():
         low, colon, high = said.partition(":")
         try:
-            right = bool(colon) and math.isfinite(float(low)) and float(low) < float(high) < math.inf
+            right = bool(colon) and math.isfinite(plain(low)) and plain(low) < plain(high) < math.inf
         except ValueError:
             right = False
         if not right:

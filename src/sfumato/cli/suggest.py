@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms.guarantee import plain
 from sfumato.queries.promises import METRICS
 
 
@@ -86,7 +87,7 @@ def _prior(given: str) -> Any:
     if not given.startswith("normal:"):
         return given
     try:
-        mean, deviation = (float(each) for each in given.removeprefix("normal:").split(","))
+        mean, deviation = (plain(each) for each in given.removeprefix("normal:").split(","))
     except ValueError:
         raise InvalidParameter("prior", given, "write a mean and a deviation: normal:40,15") from None
     return {"normal": [mean, deviation]}

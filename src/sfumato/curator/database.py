@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Ledger
-from sfumato.budget.shares import check_name
+from sfumato.budget.shares import check_name, check_printable
 from sfumato.curator.budget import Budget, worth
 from sfumato.curator.calibrate import Query, calibrate, count_within
 from sfumato.curator.drawing import Paid, Stored, chooser, draw, parted
@@ -474,7 +474,7 @@ class Database:
 
     def on_behalf_of(self, analyst: str, pace: Pace | None = None) -> Database:
         """The same database, engine and ledger, asked by somebody else, and perhaps at another pace."""
-        check_name(analyst)
+        check_printable(analyst)
         other = copy.copy(self)
         other.analyst = analyst
         other.pace = pace or self.pace
@@ -775,7 +775,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     written = policies.load(path)
     policy, source = fitting(written)
     if analyst:
-        check_name(analyst)
+        check_printable(analyst)
     ledger = Ledger(
         policy.ledger,
         name=policy.name,
@@ -787,4 +787,6 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
         home=home_of(written),
         stands=partial(stands, written),
     )
+    if analyst:
+        check_name(analyst, ledger.known(analyst))
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)

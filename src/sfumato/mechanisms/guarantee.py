@@ -15,7 +15,7 @@ DECIMALS = 12  # totals are kept in units of 10^-12, so a finer price could vani
 FINER = 18  # decimals of a delta
 LARGEST = 10**6  # far beyond any meaningful epsilon; keeps totals small integers
 
-_NUMBER = re.compile(r"\s*\+?(\d+(_\d+)*)?(\.\d*)?([eE][+-]?\d{1,3})?\s*")
+_NUMBER = re.compile(r"[+-]?(?=\.?[0-9])[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")  # 1_0 is nobody's 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def _positive(given: Number, name: str, most: int, decimals: int) -> Fraction:
         raise InvalidParameter(name, repr(given), advice)
     if isinstance(given, (int, Fraction)):
         value = Fraction(given)
-    elif _NUMBER.fullmatch(text) and any(c.isdigit() for c in text):
-        value = Fraction(Decimal(text.replace("_", "")))
+    elif _NUMBER.fullmatch(text):
+        value = Fraction(Decimal(text))
     else:
         raise InvalidParameter(name, text, advice)
     if value <= 0:
@@ -129,6 +129,20 @@ def _positive(given: Number, name: str, most: int, decimals: int) -> Fraction:
     if (value * 10**decimals).denominator != 1:
         raise InvalidParameter(name, text, advice)
     return value
+
+
+def plain(given: str | float) -> float:
+    """A number; as a text only if it is written as everybody writes one. Python would read more.
+
+    >>> plain("-1.5e2")
+    -150.0
+    >>> plain("1_0")
+    Traceback (most recent call last):
+    ValueError: '1_0' is not a number
+    """
+    if isinstance(given, str) and not _NUMBER.fullmatch(given.strip()):
+        raise ValueError(f"{given!r} is not a number")
+    return float(given)
 
 
 def decimal(value: Fraction, decimals: int = DECIMALS) -> str:

@@ -554,7 +554,7 @@ def default_exponent(low: Fraction, high: Fraction) -> int:
 
 def _fraction(given: Any) -> Fraction:
     """A number, or a text like "1/1024"; zero for anything else."""
-    if isinstance(given, str) and not re.fullmatch(r"\d{1,30}(/\d{1,30}|\.\d{1,30})?", given):
+    if isinstance(given, str) and not re.fullmatch(r"[0-9]{1,30}(/[0-9]{1,30}|\.[0-9]{1,30})?", given):
         return Fraction(0)
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
         return Fraction(0)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sfumato.errors import InvalidParameter, nearest
+from sfumato.mechanisms.guarantee import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Metric = Literal["record", "manhattan", "normalised", "max"]
 LEAST = Fraction(1, 10**6)  # of an advantage
 MOST = 10**30  # of a number in a promise
+NUMBER = r"-?[0-9]{1,30}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,2})?"  # as a text; 1_0 is nobody's 10
 HEAVY = 1e12  # of a weight, a mean or a deviation
 METRICS: tuple[str, ...] = get_args(Metric)
 KNOWN = {
@@ -220,14 +222,14 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
     try:
         if kind == "normal" and numeric:
             first, second = body
-            mean, deviation = float(_at("prior", first, column)), float(second)
+            mean, deviation = float(_at("prior", first, column)), plain(second)
             if not (abs(mean) <= HEAVY and 1 / HEAVY <= deviation <= HEAVY):
                 raise InvalidParameter("prior", given, "give a mean, and a deviation above 0, of usual sizes")
             return Prior("normal", ((mean, deviation),))
         if kind == "cdf" and numeric and low is not None:
             return Prior("parts", _steps(body, column))
         if kind == "parts" and numeric and low is not None:
-            parts = tuple((_place(a, column), _place(b, column), float(w)) for a, b, w in body)
+            parts = tuple((_place(a, column), _place(b, column), plain(w)) for a, b, w in body)
             if not all(0 <= w <= HEAVY for *_, w in parts) or not any(w >= 1 / HEAVY for *_, w in parts):
                 raise InvalidParameter("prior", given, f"weights are 0 to {HEAVY:g}, and some are above 0")
             if any(a > b or not _holds(a, b, column) for a, b, _ in parts):
@@ -252,8 +254,8 @@ def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
         end = _place(value, column)
         if not (before <= share <= 1 and end >= start):
             raise InvalidParameter("prior", [value, share], "values and shares of a cdf must not fall")
-        parts.append((start, end, float(share) - before))
-        start, before = math.floor(end / step + 1e-9) * step + step, float(share)
+        parts.append((start, end, plain(share) - before))
+        start, before = math.floor(end / step + 1e-9) * step + step, plain(share)
     if abs(before - 1) > 1e-9:
         raise InvalidParameter("prior", before, "the last share of a cdf is 1: probabilities add up to 1")
     return tuple(parts)
@@ -265,7 +267,7 @@ def _weights(body: dict[str, Any], column: Column) -> tuple[tuple[Value, float],
     for name in body:
         if named and name not in named:
             raise InvalidParameter("prior", name, f"it is not among the keys: {', '.join(list(named)[:12])}")
-    weights = tuple((named.get(name, name), float(weight)) for name, weight in body.items())
+    weights = tuple((named.get(name, name), plain(weight)) for name, weight in body.items())
     if not all(0 <= w <= HEAVY for _, w in weights) or not any(w >= 1 / HEAVY for _, w in weights):
         raise InvalidParameter("prior", body, f"weights are 0 to {HEAVY:g}, and one of them above 0")
     return weights
@@ -387,6 +389,6 @@ def _read(given: Any) -> Fraction | None:
         found = Fraction(given)
         return found if abs(found) < MOST else None
     text = repr(given) if isinstance(given, float) else given
-    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?(e[+-]?\d{1,2})?", text):
+    if not isinstance(text, str) or not re.fullmatch(NUMBER, text):
         return None
     return Fraction(text)

@@ -162,7 +162,7 @@ class People:
 
     def add(self, name: str, role: str, *, days: float = DAYS, once: bool = False) -> str:
         """Let somebody in, or give somebody another token. The token is shown this one time."""
-        check_name(name)
+        check_name(name, {each.name for each in self.all()})
         if role not in ROLES:
             raise InvalidParameter("role", role, f"take one of: {', '.join(ROLES)}")
         check_days(days)
