@@ -34,7 +34,7 @@ from tests.neighbours import Link, Neighbourhood, links
 from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
 from sfumato.queries.sql import parse
-from sfumato.sources.duckdb import Found, _kind, scale_of
+from sfumato.sources.schema import Found, kind_of, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +95,7 @@ def _scales(columns: dict[str, str]) -> dict[tuple[str, str], int]:
             connection.execute(f"CREATE TABLE {quoted(table)} ({declared})")
         listed = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
         rows = connection.execute(listed).fetchall()
-    found = {(table, name): scale_of(Found(name, kind, _kind(kind))) for table, name, kind in rows}
+    found = {(table, name): scale_of(Found(name, kind, kind_of(kind))) for table, name, kind in rows}
     return {name: scale for name, scale in found.items() if scale is not None}
 
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Table, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Expression, Having, Measure, Plan
-    from sfumato.sources.printing import Answer
+    from sfumato.sources.answers import Answer
 
 BUCKETS = (  # WIDTH_BUCKET, which the engine has not
     "CREATE MACRO width_bucket(x, a, b, n) AS CASE WHEN x < a THEN 0 WHEN x >= b THEN n + 1"

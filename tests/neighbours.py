@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
-    from sfumato.sources.printing import Answer
+    from sfumato.sources.answers import Answer
 
 Norm = Literal["l0", "l1", "l2_squared", "linf"]
 NORMS: tuple[Norm, ...] = get_args(Norm)

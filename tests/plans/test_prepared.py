@@ -20,8 +20,9 @@ from sfumato.exact.secret import unseal
 from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
+from sfumato.sources.answers import Statements
 from sfumato.sources.copy import Copy
-from sfumato.sources.printing import Statements, texts
+from sfumato.sources.printing import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

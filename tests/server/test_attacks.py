@@ -11,7 +11,8 @@ import pytest
 from tests.serving import Server, hospital, serving
 
 import sfumato as sf
-from sfumato.server.desk import Caller, Desk, Settings, Wanted
+from sfumato.server.desk import Caller, Desk, Settings
+from sfumato.server.retries import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,19 +21,9 @@ import sfumato as sf
 from sfumato.queries import policy as policies
 from sfumato.server import owner
 from sfumato.server.access import AccessLog
-from sfumato.server.desk import (
-    ASKING,
-    FORMS,
-    MEASURES,
-    MOMENT,
-    PATIENT,
-    Caller,
-    Desk,
-    Settings,
-    Shown,
-    Wanted,
-)
+from sfumato.server.desk import ASKING, FORMS, MEASURES, MOMENT, PATIENT, Caller, Desk, Settings, Shown
 from sfumato.server.people import People
+from sfumato.server.retries import Wanted
 from sfumato.server.values import _array, read
 from sfumato.sources import duckdb as duckdb_source
 

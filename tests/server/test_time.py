@@ -17,8 +17,9 @@ from tests.serving import hospital
 import sfumato as sf
 from sfumato.server import owner
 from sfumato.server.deadlines import deadline, doublings, rounded, size_class
-from sfumato.server.desk import Caller, Desk, Settings, Wanted
-from sfumato.sources.printing import Statements
+from sfumato.server.desk import Caller, Desk, Settings
+from sfumato.server.retries import Wanted
+from sfumato.sources.answers import Statements
 
 if TYPE_CHECKING:
     from pathlib import Path

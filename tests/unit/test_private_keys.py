@@ -18,7 +18,7 @@ from sfumato.queries import policy as policies
 from sfumato.queries.plan import Key, Plan, Selected
 from sfumato.sources import duckdb as source
 from sfumato.sources import running
-from sfumato.sources.printing import Answer, Sparse, Statements
+from sfumato.sources.answers import Answer, Sparse, Statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,10 +17,12 @@ from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import plain
 from sfumato.queries import policy as policies
 from sfumato.queries.policy import MOST_ROWS
-from sfumato.sources.duckdb import DuckDB, Found, folder_schema
+from sfumato.sources.duckdb import DuckDB, folder_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sfumato.sources.schema import Found
 
 
 @dataclass(slots=True)

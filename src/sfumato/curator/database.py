@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Draw
     from sfumato.exact.secret import Secret
-    from sfumato.mechanisms import Distances, Spend, Step
+    from sfumato.mechanisms import Spend
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import Column, Table
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
     from sfumato.queries.sensitivity import Derivation, Watched
+    from sfumato.sources.answers import Answer
     from sfumato.sources.halt import Halt
-    from sfumato.sources.printing import Answer
 
     Runs = dict[tuple[object, ...], Secret[Answer]]
     Pace = Callable[..., AbstractContextManager[Halt | None]]
@@ -412,9 +412,6 @@ class Database:
         parts = asked.questions
         prices, plans = [each.query.asked for each in parts], [each.plan for each in parts]
         found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
-        if found is None and self._watched:  # a sum was measured otherwise once
-            plans = [each.unwatched for each in parts]
-            found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
         if found is None and self.may_be_former(asked):
             plans = [each.former for each in parts]
             sizes = [len(plan.measures) for plan in plans]
@@ -425,7 +422,7 @@ class Database:
         if self.ledger.is_held(receipt.number):
             raise Halted(self.policy.name, receipt.number)
         derived = [each.distances for plan in plans for each in derive(plan, self._watched)]
-        if len(derived) != len(spend) or not all(map(_still_holds, spend, derived)):
+        if [step.distances for step in spend] != derived:
             return None
         return Paid(receipt, parted(plans, spend, prices))
 
@@ -587,11 +584,6 @@ class Question:
         """Its plan as it was before questions had a stored form."""
         return self.plan if self.fitting is None else parse(self.sql, self.fitting, former.measures)
 
-    @property
-    def unwatched(self) -> Plan:
-        """Its plan as it is where no column has a distance of its own."""
-        return self.plan if self.fitting is None else parse(self.sql, self.fitting)
-
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by then."""
         return self.database.names.former(plans[0])
@@ -735,14 +727,6 @@ class Batch:
 
 def _meaning(plan: Plan) -> list[Any]:
     return [forms.measure(each) for each in plan.measures]
-
-
-def _still_holds(step: Step[Any], derived: Distances) -> bool:
-    """Whether what was charged knew all that is derived now. A distance of a column that is not claimed any
-    more was charged as it was claimed then."""
-    then = step.distances
-    same = (then.presence, then.value) == (derived.presence, derived.value)
-    return same and set(derived.promises) <= set(then.promises)
 
 
 def _meant(questions: Sequence[Question], meaning: Sequence[list[Any]]) -> list[Plan]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
-    from sfumato.sources.printing import Answer
+    from sfumato.sources.answers import Answer
     from sfumato.sources.running import Choose
 
 PART = 1 << 20  # cells for which noise is drawn at once

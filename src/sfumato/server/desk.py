@@ -13,7 +13,6 @@ release or an error; they differ only in how they say it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -40,22 +39,20 @@ from sfumato.errors import (
     TooMany,
     Unsupported,
 )
-from sfumato.queries.sql import LONGEST
 from sfumato.server import owner
 from sfumato.server.access import AccessLog, say
 from sfumato.server.deadlines import deadline, doublings
 from sfumato.server.people import People
+from sfumato.server.retries import Retried, Wanted, check_key
 from sfumato.server.turns import Turns
 from sfumato.server.watch import Running, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from sfumato.budget import Ledger
     from sfumato.curator.database import Batch, Database, Question
     from sfumato.curator.explanation import Explanation
     from sfumato.curator.release import Release, Releases
-    from sfumato.queries.parameters import Given
     from sfumato.queries.plan import Plan
     from sfumato.server.people import Person, Role
     from sfumato.sources.halt import Halt
@@ -65,7 +62,6 @@ T_co = TypeVar("T_co", covariant=True)
 KNOWN = 500  # questions that are remembered as plans
 STORED = 500  # releases that are remembered as they are shown
 BUDGETS = 50  # that are remembered
-LONGEST_KEY = 200
 FORMS, LARGE, ROWS = 24, 1 << 18, 5000  # of a release that are remembered: how many, and how large
 PATIENT = 64  # free things of a person that wait for their turn
 ASKING = 400  # releases that a person waits for, so that there are connections left for others
@@ -91,28 +87,6 @@ class Settings:
     longest: float = 60.0  # seconds; a question with a later deadline is refused
     deadlines: bool = True
     stop_after: float = owner.STOP_AFTER  # deadlines, after which an engine is stopped
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A question and its price, as they came through a door."""
-
-    sql: str
-    epsilon: str | None = None
-    rho: str | None = None
-    delta: str | None = None
-    tune: str | None = None
-    parameters: tuple[Given, ...] = ()
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What it is remembered by; 1 and True are equal, and not the same."""
-        return self.sql, self.epsilon, self.rho, self.delta, self.tune, repr(self.parameters)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it takes more memory than any question that can be read."""
-        return len(self.sql) + len(repr(self.parameters)) > 2 * LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,8 +406,8 @@ class Desk:
         self._check_deadline(*[question.plan] * question.parts)
         return Shown(await self._new(caller, database, question, retried, wanted))
 
-    def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> _Retried | None:
-        return _Retried(self.database.ledger, asked, wanted, json.dumps([who, key])) if key else None
+    def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> Retried | None:
+        return Retried(self.database.ledger, asked, wanted, json.dumps([who, key])) if key else None
 
     def _moment(self) -> tuple[int, int] | None:
         """While this is the same, so is what is shown of a stored release; shares are filled by the clock."""
@@ -492,7 +466,7 @@ class Desk:
         caller: Caller,
         database: Database,
         asked: Asked[T],
-        retried: _Retried | None,
+        retried: Retried | None,
         *wanted: Wanted,
     ) -> T:
         """Run it to its end, whoever still waits for it; who asks the same meanwhile waits for that."""
@@ -681,72 +655,6 @@ class Desk:
         return await self._turns.finish(ENDING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Retried:
-    """A question under an idempotency key: what was asked under it first is what it stands for.
-
-    The key is noted before the charge, with the question and the version of the data, so that whatever is
-    lost later, a retry finds the charge and its release: also if the data changed meanwhile.
-    """
-
-    ledger: Ledger
-    asked: Question | Batch
-    wanted: tuple[Wanted, ...]
-    about: str
-
-    def _noted(self) -> tuple[dict[str, Any], ...]:
-        noted = self.ledger.notes("asked", self.about)
-        names = (_fingerprint(*self.wanted), _former_fingerprint(*self.wanted)) if noted else ()
-        if any(each["asked"] not in names for each in noted):
-            raise KeyReused(
-                "this idempotency key was used for another question or another price. Nothing was spent. "
-                "Use a key once; a retry sends exactly what was sent first."
-            )
-        return noted
-
-    def stored(self) -> Release | Releases | None:
-        """What was released under the key; if nothing was asked under it, what is free without one, since
-        there is nothing that a retry could pay twice."""
-        noted = self._noted()
-        for each in noted:
-            if self._is_it(each["key"]) and (kept := self.asked.kept(version=each["version"])) is not None:
-                return kept
-        return None if noted else self.asked.kept()
-
-    def release(self) -> Release | Releases:
-        """What was released under the key, or what is released now."""
-        if (stored := self.stored()) is not None:
-            return stored
-        ledger, noted = self.ledger, self._noted()
-        version = ledger.data_version
-        if not noted or noted[-1]["version"] != version or not self._is_it(noted[-1]["key"]):
-            if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
-                raise KeyReused(
-                    "what was asked under this idempotency key is paid for, but data or policy changed, "
-                    "so it cannot be shown under it any more. Nothing more was spent. Ask under another key: "
-                    "that is a new question."
-                )
-            price, left = self.asked.price, self.asked.database.left
-            if price.amount > left.amount or price.delta > left.delta or self.asked.breaks:
-                return self.asked.release()  # refused: then the key stands for nothing
-            self._note(version)
-        found = self.asked.release()
-        if ledger.data_version != version:  # the data changed in between
-            self._note(ledger.data_version)
-        return found
-
-    def _is_it(self, key: str) -> bool:
-        """Whether the question is, or was, known by this."""
-        if key in self.asked.keys:
-            return True
-        former = self.asked.database.may_be_former(self.asked)
-        return former and key == self.asked.formerly([each.former for each in self.asked.questions])
-
-    def _note(self, version: int) -> None:
-        facts = {"asked": _fingerprint(*self.wanted), "key": self.asked.key, "version": version}
-        self.ledger.note("asked", facts, about=self.about)
-
-
 @contextmanager
 def _one_more(counts: Counter[str], who: str, most: int, what: str) -> Iterator[None]:
     """One more thing that somebody waits for, unless there are too many."""
@@ -793,37 +701,6 @@ def check_size(*asked: Question) -> None:
             f"{found} measures are asked for at once, and at most {MEASURES} can be",
             "Ask for some of the columns, or some of the questions, at a time.",
         )
-
-
-def check_key(key: str) -> None:
-    """Refuse an idempotency key that is none."""
-    if key and (len(key) > LONGEST_KEY or not key.isprintable()):
-        raise InvalidParameter("Idempotency-Key", key, f"take at most {LONGEST_KEY} printable letters")
-
-
-def _fingerprint(*wanted: Wanted) -> str:
-    """Names what was sent, by names of its own: what is not given is left out."""
-    forms = []
-    for each in wanted:
-        given = [[type(value).__name__, repr(value)] for value in each.parameters]
-        form = {
-            "sql": each.sql,
-            "epsilon": each.epsilon,
-            "rho": each.rho,
-            "delta": each.delta,
-            "tune": each.tune,
-            "parameters": given or None,
-        }
-        forms.append({name: value for name, value in form.items() if value is not None})
-    text = json.dumps({"form": 1, "wanted": forms}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _former_fingerprint(*wanted: Wanted) -> str:
-    """What it was called before it had a form: never to be changed."""
-    names = ("sql", "epsilon", "rho", "delta", "tune", "parameters")
-    fields = [{name: getattr(each, name) for name in names} for each in wanted]
-    return hashlib.sha256(json.dumps(fields, default=repr, sort_keys=True).encode()).hexdigest()
 
 
 def _receipt(found: Any) -> dict[str, Any]:

@@ -43,8 +43,9 @@ from sfumato.errors import (
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.server import openapi, owner
 from sfumato.server.access import say
-from sfumato.server.desk import Caller, Wanted, has_changed
+from sfumato.server.desk import Caller, has_changed
 from sfumato.server.people import DAYS, check_days, id_of
+from sfumato.server.retries import Wanted
 from sfumato.server.values import KIND_OF, fields
 
 if TYPE_CHECKING:

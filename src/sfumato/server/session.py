@@ -14,9 +14,9 @@ from sfumato.queries.sql import parse
 from sfumato.queries.syntax import Node
 from sfumato.server import catalog as catalogs
 from sfumato.server import cursors, frames
-from sfumato.server.desk import Recent, Wanted
 from sfumato.server.frames import complaint
 from sfumato.server.lookup import Lookup
+from sfumato.server.retries import Wanted
 from sfumato.server.statements import Knobs, assignment, bare, uncommented, words
 from sfumato.server.values import (
     BOOL,
@@ -40,7 +40,7 @@ from sfumato.server.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sfumato.server.desk import Caller, Desk, Shown
+    from sfumato.server.desk import Caller, Desk, Recent, Shown
     from sfumato.server.evaluate import Query
 
 T = TypeVar("T")

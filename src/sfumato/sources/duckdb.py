@@ -8,32 +8,33 @@ These are second walls: the first is that the analyst's text never comes here (l
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from sfumato.errors import NotRead, SourceError, nearest
+from sfumato.errors import NotRead, SourceError
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
 from sfumato.sources import reading
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
+from sfumato.sources.files import log_of, states_of
 from sfumato.sources.halt import Halt, heeding
 from sfumato.sources.prepare import sweep, write
 from sfumato.sources.printing import arrange, statements
 from sfumato.sources.running import all_of_them, answered, choice, counted, measured
+from sfumato.sources.schema import Found, check, kind_of, scale_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from sfumato.queries.declared import Kind, Table, Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
-    from sfumato.sources.printing import Answer, Statements
+    from sfumato.sources.answers import Answer, Statements
+    from sfumato.sources.files import Seen, State
     from sfumato.sources.reading import Files, Look, Note, Part, Progress
     from sfumato.sources.running import Choose
 
@@ -48,9 +49,7 @@ _SETTINGS = {
 _ATTACHED = "attached_by_sfumato"
 _COPY = "copy_by_sfumato"
 SMALLEST = 512  # MiB of memory with which an engine is opened
-Seen = tuple[tuple[str, int, int, int], ...]  # files: their inodes, sizes and times
 _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
-State = list[tuple[str, int, int, int]]
 _LAST = ("enable_external_access", "lock_configuration")
 # Whether a row of a Parquet file is looked at is not left to what its footer says about other people's rows.
 _PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
@@ -59,24 +58,6 @@ _PARQUET = "hive_partitioning = false"  # columns are what the files hold, not w
 # DuckDB 1.3.0 always reads so, and has no such option.
 if duckdb.__version__ != "1.3.0":
     _PARQUET += ", can_have_nan = true"
-_INTEGERS = re.compile(
-    r"U?(TINYINT|SMALLINT|INTEGER|BIGINT)|HUGEINT"
-)  # UHUGEINT has no wider type to compare in
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A column as the engine describes it; kind is None for types we cannot use."""
-
-    name: str
-    engine_type: str
-    kind: Kind | None
-
-
-def scale_of(column: Found) -> int | None:
-    """How many decimals a column has; None if it is a double, or no number."""
-    decimal = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", column.engine_type)
-    return int(decimal[1]) if decimal else 0 if column.kind == "integer" else None
 
 
 class DuckDB:
@@ -112,44 +93,14 @@ class DuckDB:
         found: dict[str, tuple[Found, ...]] = {}
         for table, column, engine_type, generated in rows:
             # a generated column is an expression of somebody's: it may fail, or change from row to row
-            kind = None if generated else _kind(engine_type)
+            kind = None if generated else kind_of(engine_type)
             told = f"{engine_type} GENERATED" if generated else engine_type
             found[table] = (*found.get(table, ()), Found(column, told, kind))
         return found
 
     def check(self, policy: Policy) -> None:
         """Every declared table and column exists with the declared type, or a SourceError says which not."""
-        schema = self.schema()
-        for table in policy.tables:
-            if table.name not in schema:
-                close = nearest(table.name, schema)
-                hint = (
-                    f"Did you mean {close[0]}?" if close else f"It has: {', '.join(schema) or 'no tables'}."
-                )
-                raise SourceError(
-                    f"{self.path} has no table {table.name!r} (a view does not count: its rows may depend on "
-                    f"several persons). {hint} Correct [tables.{table.name}] in {policy.file}."
-                )
-            self._check_columns(table, schema[table.name], policy.file)
-
-    def _check_columns(self, table: Table, found: tuple[Found, ...], file: str) -> None:
-        actual = {column.name: column for column in found}
-        for column in table.columns:
-            where = f"[tables.{table.name}.columns] {column.name} in {file}"
-            if column.name not in actual:
-                close = nearest(column.name, actual)
-                hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(actual)}."
-                raise SourceError(
-                    f"table {table.name!r} has no column {column.name!r}. {hint} Correct {where}."
-                )
-            real = actual[column.name]
-            fits = real.kind == column.kind or (real.kind == "integer" and column.kind == "number")
-            if not fits:
-                advice = f'declare type = "{real.kind}"' if real.kind else "leave the column out"
-                raise SourceError(
-                    f"{table.name}.{column.name} is {real.engine_type} in the database, which is not "
-                    f"{column.kind}. To go on, {advice}: {where}."
-                )
+        check(policy, self.schema(), self.path)
 
     def scales(self) -> dict[tuple[str, str], int]:
         """How many decimals the columns have that are no doubles."""
@@ -282,7 +233,7 @@ class DuckDB:
         self._check_same()
 
     def _is_current(self) -> bool:
-        return _states(name for name, *_ in self._seen) == self._seen
+        return states_of(name for name, *_ in self._seen) == self._seen
 
     def _check_same(self) -> None:
         if self._now() != self._seen:
@@ -298,11 +249,11 @@ class DuckDB:
             files = self.files()
         except OSError:  # a name no file system takes
             return ()
-        return _states(map(str, files))
+        return states_of(map(str, files))
 
     def files(self) -> list[Path]:
         """Where the data are: the last changes may still stand in a log beside the file."""
-        log = _log(self._place)
+        log = log_of(self._place)
         return [self._place, *([log] if log.exists() else [])]
 
     def state(self) -> State:
@@ -396,7 +347,7 @@ class Parquet(DuckDB):
     def is_read(self) -> bool:
         """Whether the owner read all that is declared, and nothing changed since."""
         path = reading.note_of(self._policy)
-        if (stamp := _states([str(path)])) != self._noted[0]:
+        if (stamp := states_of([str(path)])) != self._noted[0]:
             self._noted = stamp, reading.Note.read(path, duckdb.__version__)
         note = self._noted[1]
         columns = {table.name: [column.name for column in table.columns] for table in self._policy.tables}
@@ -494,7 +445,7 @@ class Parquet(DuckDB):
 
     def _asked(self, table: Table, parts: list[Part]) -> dict[str, Kind]:
         """The columns that a question can name, of those that there are; of a public table, all."""
-        there = {name: _kind(told) for name, told in parts[0].columns.items()}
+        there = {name: kind_of(told) for name, told in parts[0].columns.items()}
         named: dict[str, Kind] = {c.name: c.kind for c in table.columns if c.name in there}
         if table.public:
             named = {name: kind for name, kind in there.items() if kind is not None} | named
@@ -554,7 +505,7 @@ def folder_schema(folder: Path) -> dict[str, tuple[Found, ...]]:
 
 
 def _found(types: dict[str, str]) -> tuple[Found, ...]:
-    return tuple(Found(name, told, _kind(told)) for name, told in types.items())
+    return tuple(Found(name, told, kind_of(told)) for name, told in types.items())
 
 
 def _looked(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[Part]:
@@ -604,7 +555,7 @@ class Prepared(DuckDB):
         """
         if not self.path.is_file():
             raise self._stale("There is no such file.")
-        if _log(self.path).exists():
+        if log_of(self.path).exists():
             raise self._stale("Somebody wrote into it since it was made.")
         try:
             connection = _guarded(_attach(self.path, plain=plain), self.path)
@@ -661,14 +612,6 @@ def _heeded(
     """Do something in an engine, until somebody stops it."""
     with halt.over(cursor.interrupt):
         return heeding(cursor.interrupt, lambda: act(cursor))
-
-
-def _states(names: Iterable[str]) -> Seen:
-    try:
-        found = [(name, os.stat(name)) for name in names]
-    except OSError:
-        return ()
-    return tuple((name, each.st_ino, each.st_size, each.st_mtime_ns) for name, each in found)
 
 
 def share_memory(parts: int) -> None:
@@ -799,7 +742,7 @@ def prepare(policy: Policy, progress: Progress = lambda _name, _done: None) -> P
         if original.state() != before:
             raise SourceError(f"{target} was not written: the data changed meanwhile. Run it again.")
         fresh.chmod(0o600)
-        _log(target).unlink(missing_ok=True)
+        log_of(target).unlink(missing_ok=True)
         fresh.replace(target)
     return target
 
@@ -839,11 +782,6 @@ def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
         )
 
 
-def _log(path: Path) -> Path:
-    """Where DuckDB writes changes before they are in the file."""
-    return path.with_name(path.name + ".wal")
-
-
 def build(path: Path, statements: list[str], questions: list[str]) -> list[list[tuple[Any, ...]]]:
     """Make a new database file from SQL of our own, and answer questions about it while it is being made.
 
@@ -855,15 +793,3 @@ def build(path: Path, statements: list[str], questions: list[str]) -> list[list[
         for statement in statements:
             connection.execute(statement)
         return [connection.execute(question).fetchall() for question in questions]
-
-
-def _kind(engine_type: str) -> Kind | None:
-    if _INTEGERS.fullmatch(engine_type):
-        return "integer"
-    if engine_type in ("FLOAT", "DOUBLE") or re.fullmatch(r"DECIMAL\(\d+, *\d+\)", engine_type):
-        return "number"
-    is_enum = engine_type.startswith("ENUM(") and engine_type.endswith(")")  # a list of them ends in ]
-    if engine_type in ("VARCHAR", "UUID") or is_enum:
-        return "text"
-    plain: dict[str, Kind] = {"BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "timestamp"}
-    return plain.get(engine_type)

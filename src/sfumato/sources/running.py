@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sfumato.queries.plan import Plan
-    from sfumato.sources.printing import Answer, Statements
+    from sfumato.sources.answers import Answer, Statements
 
     Counted = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
