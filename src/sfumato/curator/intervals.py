@@ -104,7 +104,8 @@ class Errors:
             case Function(name, arguments):
                 values = [self.value(each, drawn) for each in arguments]
                 known = [value for value in values if value is not None]
-                return _function(name, known) if len(known) == len(values) else None
+                enough = bool(known) if name in ("smallest", "largest") else len(known) == len(values)
+                return _function(name, known) if enough else None
             case KeyOf():
                 raise TypeError("a key is not a number")
 
@@ -447,7 +448,7 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
                 / ten
                 * (-1 if values[0] < 0 else 1)
             )
-        case "least":
+        case "least" | "smallest":
             return min(values)
     return max(values)
 
@@ -466,7 +467,7 @@ def _function_ends(name: str, ends: list[Ends]) -> Ends:
             digits = round(ends[1][0]) if name == "round" else 0
             shift = 10.0**-digits
             return _below(low - shift), _above(high + shift)
-        case "least":
+        case "least" | "smallest":
             return min(each[0] for each in ends), min(each[1] for each in ends)
     return max(each[0] for each in ends), max(each[1] for each in ends)
 

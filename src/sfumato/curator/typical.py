@@ -284,8 +284,8 @@ def _function(name: str, values: list[_Felt]) -> _Felt | None:
                 return None
             root = Fraction(math.sqrt(first.value))
             return _Felt(root, first.times(1 / (2 * root)).slopes) if root else None
-        case "least" | "greatest":
-            return _first_of(values, -1 if name == "least" else 1)
+        case "least" | "greatest" | "smallest" | "largest":
+            return _first_of(values, -1 if name in ("least", "smallest") else 1)
     return first.times(Fraction(-1)) if name == "abs" and first.value < 0 else first  # rounding: as it is
 
 

@@ -371,7 +371,7 @@ class _Asking:
             return Function("round", (self.number_shown(node.this), Number(Fraction(digits.value))))
         if node.kind in ("Least", "Greatest"):
             parts = tuple(self.number_shown(each) for each in (node.this, *node.nodes()))
-            return Function("least" if node.kind == "Least" else "greatest", parts)
+            return Function("smallest" if node.kind == "Least" else "largest", parts)
         if node.kind == "Cast" and node["to"].text() in ("DOUBLE", "FLOAT", "DECIMAL"):
             return self.number_shown(node.this)
         if node.kind == "Star" or (node.kind == "Column" and node.this.kind == "Star"):

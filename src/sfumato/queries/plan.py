@@ -435,9 +435,15 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of released numbers: square, root, abs, round (to digits), least, greatest."""
+    """A function of released numbers: square, root, abs, round (to digits), least, greatest.
 
-    name: Literal["square", "root", "abs", "round", "floor", "ceil", "least", "greatest"]
+    The least and the greatest have no value where one of their arguments has none; the smallest and the
+    largest, which an analyst asks for, leave it out.
+    """
+
+    name: Literal[
+        "square", "root", "abs", "round", "floor", "ceil", "least", "greatest", "smallest", "largest"
+    ]
     arguments: tuple[Expression, ...]
 
 
