@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from tests.end_to_end.test_attacks import held
 
 import sfumato as sf
 from sfumato.curator import drawing
@@ -224,6 +225,7 @@ def test_chosen_groups_stand_in_no_text_and_a_failure_after_the_choice_shows_non
     told = "".join(traceback.format_exception(failed.value))
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("*.ledger*"))
     assert failed.value.__cause__ is failed.value.__context__ is None
+    assert "item1" not in repr(held(failed.value))
     for text in ("item1", RARE):
         assert text not in told
         assert text.encode() not in stored

@@ -434,8 +434,8 @@ class Database:
         Private groups are chosen for each question by itself, so what is measured is run for each.
         """
         if runs is None or plan.private_keys:
-            chosen = self._source.run(plan, chooser(query, self._coins), halt)
-            return chosen.map(lambda answer: draw(query, answer, self._coins))
+            choose = chooser(query, self._coins)
+            return self._source.run(plan, choose, halt).map(lambda answer: draw(query, answer, self._coins))
         measured = (plan.relation, plan.keys, plan.measures)
         if measured not in runs:
             runs[measured] = self._source.run(plan, halt=halt)
