@@ -183,6 +183,28 @@ def test_a_weaker_promise_replaces_none_and_a_stricter_one_is_said_alone(tmp_pat
     assert loose.said.broken == ()
 
 
+def test_a_promise_that_was_broken_and_then_dropped_is_not_said_to_hold(tmp_path: Path) -> None:
+    sf.open(laid(tmp_path)).sql(AVERAGE, epsilon="20").release()
+    sf.open(laid(tmp_path, AGE))
+    late = sf.open(laid(tmp_path))
+    assert late.said.still_kept
+    told = page(late)
+    assert "Whatever is asked, and whoever asks" in told
+    assert "It was promised that nobody who knows" in told
+    assert "More than that was released before" in told
+    assert "Nobody who knows everyone else's record becomes more than 10" not in told
+
+
+def test_a_promise_that_is_withdrawn_beside_a_stricter_one_is_still_promised(tmp_path: Path) -> None:
+    sf.open(laid(tmp_path, LOOSE))
+    strict = sf.open(laid(tmp_path, AGE))
+    assert len(strict.said.withdraw()) == 1
+    assert "not promised any more" not in page(strict)
+    none = sf.open(laid(tmp_path))
+    none.said.withdraw()
+    assert page(none).count("not promised any more") == 2
+
+
 def test_two_promises_about_other_things_do_not_imply_each_other(tmp_path: Path) -> None:
     place = 'secret = "visits.place"\nadvantage = "0.01"\n'
     sf.open(laid(tmp_path, AGE, place))

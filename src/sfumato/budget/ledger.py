@@ -456,6 +456,11 @@ class Ledger:
         fixed, sloped, slack = self.book.lost(relation)
         return Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
 
+    @_plainly
+    def keeps(self, limit: Limit) -> bool:
+        """Whether all charges so far are within a promise."""
+        return limit.allows(self.book.lost(limit.relation))
+
     def note(self, kind: str, facts: dict[str, Any], *, about: str = "") -> None:
         """Write down something that costs nothing and matters later, such as a run of `tune`."""
         found = self._noted(kind, about) if about else None

@@ -93,7 +93,7 @@ def _promised(database: Database) -> list[str]:
     said = [
         _judged(database, judge, own) for judge, own in zip(database.judges, database.ledger.own, strict=True)
     ]
-    said += [f"{_yours(limit.told)}." for limit in database.said.still_kept]
+    said += [f"{_yours(limit.told)}." for limit in database.said.still_kept if database.ledger.keeps(limit)]
     if not said:
         whole = Fraction(2) if budget.rho is None else Fraction(4)
         most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
@@ -104,6 +104,8 @@ def _promised(database: Database) -> list[str]:
     said.append(
         "This holds however clever somebody is, and whatever is known or published about everybody else."
     )
+    passed = [each.told for each in database.said.still_kept if not database.ledger.keeps(each)]
+    said += [f"It was promised that {_to_you(told)}. More than that was released before." for told in passed]
     return [*said, *_withdrawn(database)]
 
 
@@ -123,17 +125,23 @@ def _withdrawn(database: Database) -> list[str]:
     """What was promised once: by this database, or by one that was about the same people."""
     said = []
     for at, name, limit in database.ledger.withdrawn():
+        if any(own.implies(limit) for own in database.ledger.own):
+            continue  # it is still promised, and more
         day = datetime.datetime.fromtimestamp(at / SECOND, datetime.UTC)
         whose = "" if name == database.policy.name else f" by {name}, which was about the same people,"
-        told = limit.told.replace("somebody's", "your")
+        told = _to_you(limit.told)
         said.append(f"Until {day:%Y-%m-%d} it was promised{whose} that {told}. It is not promised any more.")
     return said
 
 
-def _yours(told: str) -> str:
+def _to_you(told: str) -> str:
     """A promise, as it is said to somebody whom it is about."""
-    told = told.replace("somebody's", "your")
-    return f"{told[:1].upper()}{told[1:]}"
+    return told.replace("somebody's", "your")
+
+
+def _yours(told: str) -> str:
+    """The same at the beginning of a sentence."""
+    return f"{told[:1].upper()}{_to_you(told[1:])}"
 
 
 def _missed(budget: Guarantee) -> Fraction:
