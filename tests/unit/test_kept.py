@@ -33,6 +33,11 @@ KEYS = json.loads((KEPT / "keys.json").read_text(encoding="utf-8"))
 NAMES = json.loads((KEPT.parent / "names.json").read_text(encoding="utf-8"))
 
 
+# Charged at a distance of a promised column that does not hold for people with several rows: it was never
+# drawn, and what would be drawn for it now is something else.
+OUTGROWN = "SELECT SUM(weight) FROM patients WHERE sex = 'm'"
+
+
 @pytest.fixture(autouse=True)
 def nobody_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has a copy of its own, so none must be remembered by another."""
@@ -68,7 +73,7 @@ def check_all(database: Database, questions: list[dict[str, Any]]) -> None:
         assert found.receipt.charged.amount == 0
     assert len(database.ledger.entries()) >= length
     for question in questions:
-        if question.get("open"):
+        if question.get("open") and question.get("ask", {}).get("sql") != OUTGROWN:
             first, again = asked(database, question).release(), asked(database, question).release()
             if "batch" in question:
                 first, again = first[0], again[0]
@@ -296,6 +301,14 @@ def test_names_of_questions_stay(name: str) -> None:
     golden = KEYS[name]
     policy = policy_named(golden["policy"])
     assert forms.question(parse(golden["sql"], policy), policy, "clinic.duckdb") == NAMES[name]
+
+
+def test_a_receipt_whose_distances_do_not_hold_any_more_is_not_redeemed(tmp_path: Path) -> None:
+    database = sf.open(laid(tmp_path / "kept") / "plain.toml")
+    (question,) = [each for each in of("plain") if each.get("open")]
+    spent = database.ledger.spent.amount
+    assert asked(database, question).release().receipt.charged.amount > 0
+    assert database.ledger.spent.amount > spent
 
 
 # Readings that were repaired ----------------------------------------------------------------------------
