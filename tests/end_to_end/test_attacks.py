@@ -165,8 +165,13 @@ def test_two_databases_that_share_a_ledger_share_no_release(tmp_path: Path) -> N
     for name, rows in (("one", 12345), ("two", 99)):
         create = [f"CREATE TABLE t AS SELECT i AS x FROM range({rows}) AS r(i)"]
         attacked(tmp_path / name, create, 'x = "integer"', ledger="../shared.ledger")
+    sf.open(tmp_path / "one" / "a.toml")
+    with pytest.raises(sf.LedgerError, match="belongs to another policy"):
+        sf.open(tmp_path / "two" / "a.toml")
     shown = []
     for name in ("one", "two"):
+        policy = tmp_path / name / "a.toml"
+        policy.write_text(f'name = "{name}"\n' + policy.read_text(encoding="utf-8"), encoding="utf-8")
         release = sf.open(tmp_path / name / "a.toml").sql("SELECT COUNT(*) AS n FROM t", epsilon=1).release()
         assert release.cost == sf.Guarantee.parse(1)
         shown.append(release.rows()[0]["n"])

@@ -111,7 +111,7 @@ def test_our_own_mechanisms(folder: Path) -> None:
         (["mine.py:noisy", "--search", "bits", "--zero", "1"], "not both"),
         (["mine.py:noisy", "--with", "size"], "NAME=VALUE"),
         (["mine.py:noisy", "--claim", "much"], "give a number"),
-        (["mine.py:noisy", "--claim", "nan"], "give an epsilon"),
+        (["mine.py:noisy", "--claim", "nan"], "give a number"),
         (["mine.py:tens", "--with", "epsilon='a'", "--claim", "epsilon"], "gives no number"),
         (["mine.py:noisy", "--samples", "10"], "number from 100"),
         (["mine.py:noisy", "--confidence", "1"], "below 1"),

@@ -268,6 +268,8 @@ class Reader:
             known = "DOUBLE, INTEGER, VARCHAR, DATE"
             self.text.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
         inner = self.value(node.this, scope)
+        if isinstance(inner, Constant) and inner.domain.numeric and kind == "number":
+            return self._cast_literal(inner, target)
         if target.text() == "DECIMAL" and inner.domain.numeric:
             return self.call(node, "to decimal", inner, constant(self._decimals(target), "integer"))
         if target.text() == "FLOAT" and inner.domain.numeric:
@@ -281,6 +283,21 @@ class Reader:
         if kind in ("timestamp", "boolean"):
             self.text.refuse(node, f"a column cannot be cast to {kind}", "Compare it with a value instead.")
         return self.call(node, f"to {kind}", inner)
+
+    def _cast_literal(self, literal: Constant, target: Node) -> Constant:
+        """A number of another type; a DECIMAL that does not say how many decimals it has keeps them."""
+        value = literal.value
+        if value is None:
+            return literal
+        assert isinstance(value, (int, float))
+        if target.text() == "DECIMAL":
+            if not target.nodes():
+                return constant(float(value), "number", literal.domain.decimals)
+            digits = self._decimals(target)
+            exact = evaluate(literal, None)
+            return constant(float(apply("to decimal", [exact, digits])), "number", digits)
+        single = target.text() == "FLOAT"
+        return constant(apply("to single", [value]) if single else float(value), "number")
 
     def _decimals(self, target: Node) -> int:
         """How many decimals a DECIMAL has: three, if it does not say."""
