@@ -52,6 +52,7 @@ class Rows:
     conditions: list[str]
     unit: str
     columns: dict[int, Callable[[Field], str]]
+    units: dict[int, str]  # of each table in it, unless a LEFT JOIN may have found no row of that
 
     def column(self, field: Field) -> str:
         return self.columns[prefix(field)](field)
@@ -69,7 +70,7 @@ def rows_of(
             return _scan(relation, copy)
         case Where(inner, condition):
             rows = rows_of(inner, needed | _used(condition), copy, kept)
-            rows.conditions.append(scalar_text(condition, rows.column))
+            rows.conditions += [*_same_person(condition, rows.units), scalar_text(condition, rows.column)]
             return rows
         case Join():
             return _join(relation, needed, copy, kept)
@@ -95,6 +96,18 @@ def rows_of(
             return _derived(number, f"({select} GROUP BY {group})", True, "c")
 
 
+def _same_person(condition: Scalar, units: dict[int, str]) -> Iterator[str]:
+    """That tables of which columns are equal speak of the same person, wherever that follows from others.
+
+    An engine joins tables in the order it likes, by the equalities it is told: never two of different people.
+    """
+    for part in parts_of(condition):
+        if isinstance(part, Call) and part.function == "=":
+            compared = {prefix(field) for field in fields(part)}
+            named = list(dict.fromkeys(unit for number, unit in units.items() if number in compared))
+            yield from (f"{named[0]} = {each}" for each in named[1:])
+
+
 def _used(*scalars: Scalar | None) -> set[Field]:
     """The columns that expressions use."""
     return {field for each in scalars if each is not None for field in fields(each)}
@@ -115,7 +128,8 @@ def _derived(number: int, text: str, by_person: bool, letter: str) -> Rows:
             return _collated(f"{name}.{inner}", field)
         return _collated(f"{name}.{letter}{inner}", field)
 
-    return Rows(f"{text} AS {name}", [], f"{name}.u" if by_person else "", {number: column})
+    unit = f"{name}.u" if by_person else ""
+    return Rows(f"{text} AS {name}", [], unit, {number: column}, {number: unit} if unit else {})
 
 
 def _collated(text: str, field: Field) -> str:
@@ -142,7 +156,7 @@ def _scan(scan: Scan, copy: Copy | None) -> Rows:
         _, _, inner = field.name.partition(".")
         return unit if field.unit else field_text(f"{name}.{quoted(inner)}", field.domain.kind)
 
-    return Rows(source, conditions, unit, {scan.number: text})
+    return Rows(source, conditions, unit, {scan.number: text}, {scan.number: unit} if unit else {})
 
 
 def _key(name: str, owner: Owner) -> str:
@@ -179,13 +193,14 @@ def _join(join: Join, needed: set[Field], copy: Copy | None, kept: dict[int, Cut
     if (cut := _cut_of(join, join.right, kept)) is not None or not is_plain(join.right):
         right = _wrapped(f"j{join.number}", join.right, right, needed, cut, join.on)
     columns = {**left.columns, **right.columns}
-    rows = Rows("", list(left.conditions), left.unit or right.unit, columns)
+    units = left.units if join.outer else left.units | right.units
+    rows = Rows("", list(left.conditions), left.unit or right.unit, columns, units)
     on = [f"{left.unit} = {right.unit}"] if left.unit and right.unit else []
     on += right.conditions  # which partners there are; with LEFT JOIN this is not the same as WHERE
     if join.on is not None:
-        on.append(scalar_text(join.on, rows.column))
+        on += [*_same_person(join.on, left.units | right.units), scalar_text(join.on, rows.column)]
     word = "LEFT JOIN" if join.outer else "JOIN"
-    rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
+    rows.source = f"{left.source} {word} {right.source} ON {' AND '.join(dict.fromkeys(on))}"
     return rows
 
 
@@ -229,7 +244,9 @@ def _wrapped(
     def column(field: Field) -> str:
         return _collated(f"{name}.{called[texts[field]]}", field)
 
-    return Rows(f"({select}) AS {name}", [], f"{name}.u" if rows.unit else "", dict.fromkeys(inside, column))
+    unit_ = f"{name}.u" if rows.unit else ""
+    units = dict.fromkeys(inside, unit_) if unit_ else {}
+    return Rows(f"({select}) AS {name}", [], unit_, dict.fromkeys(inside, column), units)
 
 
 def _cut(inner: str, known: list[str], keys: list[str], cut: Cut, plain: bool) -> str:
@@ -307,7 +324,7 @@ def _single(join: Join, left: Rows, right: Rows, needed: set[Field]) -> Rows:
     )
     word = "LEFT JOIN" if join.outer else "JOIN"
     source = f"{left.source} {word} ({select}) AS {name} ON {on}"
-    return Rows(source, list(left.conditions), "", {**left.columns, **dict.fromkeys(inside, column)})
+    return Rows(source, list(left.conditions), "", {**left.columns, **dict.fromkeys(inside, column)}, {})
 
 
 def _wide(kind: Kind) -> str:
