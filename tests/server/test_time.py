@@ -163,7 +163,7 @@ SOON = 10.0  # seconds in which what takes a moment has surely happened
 
 def endless(made: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question takes for ever."""
-    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (ENDLESS,))
+    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((ENDLESS,)))
 
 
 def asked_in_background(
@@ -236,7 +236,7 @@ def test_what_fails_is_tried_without_optimizers_within_the_same_limit(
     made, caller = desk(tmp_path, pace=0.5)
     fails = "CASE WHEN current_setting('disabled_optimizers') = '' THEN error('x') END"
     failing = f"SELECT {fails}, * FROM ({ENDLESS})"
-    monkeypatch.setattr(type(made.database._source), "texts", lambda *_: (failing,))
+    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((failing,)))
     began = time.monotonic()
     with pytest.raises(sf.QueryFailed):
         asyncio.run(made.ask(caller, COUNT))
@@ -308,7 +308,7 @@ def test_a_server_that_stops_lets_questions_leave_at_their_deadlines(tmp_path: P
 
 def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = sf.open(hospital(tmp_path))
-    monkeypatch.setattr(type(db._source), "texts", lambda *_: (ENDLESS,))
+    monkeypatch.setattr(type(db._source), "statements", lambda *_: Statements((ENDLESS,)))
     question = db.sql(COUNT.sql, epsilon="1")
     pressed = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -319,6 +319,8 @@ def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pyt
             question.release()
         assert time.monotonic() - began < SOON
     finally:
+        pressed.cancel()  # if it failed before, nothing else must be interrupted
+        pressed.join()
         signal.signal(signal.SIGINT, before)
     assert stopped.value.__cause__ is stopped.value.__context__ is None
     while any(each.name.startswith("heeding") for each in threading.enumerate()):
