@@ -42,6 +42,8 @@ from sfumato.queries.sensitivity import is_column
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from sfumato.queries.declared import Tuned
+
 STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sums
 FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
@@ -132,7 +134,8 @@ def rewrite(
     counts = Aggregate("count") in wanted
     found: list[Measure] = []
     for values, degree in degrees.items():
-        alone = [each.name for each in wanted if each.values == values] == ["sum"]
+        names = [each.name for each in wanted if each.values == values]
+        alone = names == ["sum"]
         tuned = values[0].domain.tuned if rows is not None and len(values) == 1 else None
         is_watched = len(values) == 1 and any(is_column(values[0], each) for each in watched)
         if rows is not None and degree == 1 and is_watched:
@@ -144,7 +147,8 @@ def rewrite(
             limit = None if tuned is None else math.ceil(tuned.total / clamp.step)
             found.append(Sum(values[0], clamp, rows, limit=limit))
             continue
-        if tuned is not None and degree == 1:
+        is_mean = names == ["avg"] and not counts
+        if tuned is not None and degree == 1 and _is_narrow(tuned, values[0], rows or 1, is_mean):
             clamp = _clamp(values[0], 1 << 40)
             centre, limit = round(tuned.centre / clamp.step), math.ceil(tuned.centred / clamp.step)
             found.append(Sum(values[0], clamp, rows, centre, limit))
@@ -162,6 +166,17 @@ def rewrite(
             found.append(Moments((), (), 0, False, rows))
     found += _others(wanted, rows, groups)
     return tuple(sorted(found, key=_named))
+
+
+def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_mean: bool) -> bool:
+    """Whether a sum around the centre, beside a count of its own, is better than the vector of both.
+
+    Their price is split between two measures, where a vector gives both for one. So what people have around
+    the centre must lie well below the whole range: at half of it for a mean alone, at a quarter where counts
+    or sums are shown as well.
+    """
+    low, high = bounds(value)
+    return tuned.centred * (2 if is_mean else 4) <= rows * (high - low)
 
 
 def _named(measure: Measure) -> tuple[int, str]:
