@@ -731,9 +731,9 @@ def test_what_a_batch_asks_twice_is_run_once_and_drawn_twice(
     runs: list[Plan] = []
     run = DuckDB.run
 
-    def counted(self: DuckDB, plan: Plan) -> object:
+    def counted(self: DuckDB, plan: Plan, **more: Any) -> object:
         runs.append(plan)
-        return run(self, plan)
+        return run(self, plan, **more)
 
     monkeypatch.setattr(DuckDB, "run", counted)
     count, total = (
