@@ -36,6 +36,7 @@ POLICY = """
 parquet = "files"
 [budget]
 epsilon = "1000000"
+least = "0.000001"
 [tables.visits]
 unit = "pid"
 rows_per_person = 2

@@ -119,7 +119,7 @@ def test_a_promise_that_was_broken_before_is_not_promised(tmp_path: Path) -> Non
     assert "cannot be promised any more" in repr(database.suggestions[0])
     assert "cannot be promised any more" in run("suggest", file)[1]
     with pytest.raises(PromiseBroken):
-        database.sql(COUNT, epsilon="0.000001").release()
+        database.sql(COUNT, epsilon="0.001").release()
 
 
 def test_a_promise_that_allows_nothing_is_not_broken_by_nothing(tmp_path: Path) -> None:

@@ -412,6 +412,9 @@ class Database:
         parts = asked.questions
         prices, plans = [each.query.asked for each in parts], [each.plan for each in parts]
         found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
+        if found is None and self._watched:  # it was paid for before its column was promised
+            plans = [each.unwatched for each in parts]
+            found = self.ledger.unredeemed(asked.keys, prices, meaning=[_meaning(plan) for plan in plans])
         if found is None and self.may_be_former(asked):
             plans = [each.former for each in parts]
             sizes = [len(plan.measures) for plan in plans]
@@ -583,6 +586,11 @@ class Question:
     def former(self) -> Plan:
         """Its plan as it was before questions had a stored form."""
         return self.plan if self.fitting is None else parse(self.sql, self.fitting, former.measures)
+
+    @property
+    def unwatched(self) -> Plan:
+        """Its plan as it is where no column has a distance of its own."""
+        return self.plan if self.fitting is None else parse(self.sql, self.fitting)
 
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by then."""
