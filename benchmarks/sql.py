@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from sfumato.curator.database import Database
+    from sfumato.curator.database import Database, Runs
     from sfumato.curator.release import Release
 
 ROOT = Path(__file__).parents[1]
@@ -415,8 +415,8 @@ class Ours:
         db, epsilon = self.opened(query)
         question = db.sql(query.sql, epsilon=epsilon, delta=DELTA)
         release: Release = question.release()
-        runs: dict[str, object] = {}
-        drawn = (unseal(db.drawn(question, runs)) for _ in range(times))  # type: ignore[arg-type]
+        runs: Runs = {}
+        drawn = (unseal(db.drawn(question.plan, question.query, runs)) for _ in range(times))
         return [self.table(query, replace(release, drawn=each).rows()) for each in drawn]
 
 

@@ -330,6 +330,8 @@ def is_nothing(found: Shown, group: Group, expression: Expression) -> bool:
 def measures_of(expression: Expression, plan: Plan) -> set[int]:
     """The measures of values, not of rows alone, that a number is made of."""
     match expression:
+        case Weighted(()):  # a sum of values that are all 0
+            return {i for i, measure in enumerate(plan.measures) if isinstance(measure, (Moments, Sum))}
         case Weighted(terms):
             found = {released.measure for _, released in terms}
             first = plan.measures[min(found, default=0)]
