@@ -330,13 +330,14 @@ def is_nothing(found: Shown, group: Group, expression: Expression) -> bool:
 def measures_of(expression: Expression, plan: Plan) -> set[int]:
     """The measures of values, not of rows alone, that a number is made of."""
     match expression:
-        case Weighted(()):  # a sum of values that are all 0
-            return {i for i, measure in enumerate(plan.measures) if isinstance(measure, (Moments, Sum))}
         case Weighted(terms):
             found = {released.measure for _, released in terms}
             first = plan.measures[min(found, default=0)]
-            if isinstance(first, Moments) and {weight for weight, _ in terms} == {Fraction(1, first.whole)}:
-                return set()  # a count, of whatever there is
+            even = isinstance(first, Moments) and {weight for weight, _ in terms} == {
+                Fraction(1, first.whole)
+            }
+            if isinstance(first, Moments) and even and len(terms) >= first.cells - first.nulls:
+                return set()  # a count, of whatever there is; a sum of zeros and ones lacks a cell
             return {i for i in found if isinstance(plan.measures[i], (Moments, Sum))}
         case Mean(total, count):
             return measures_of(total, plan) | {released.measure for _, released in count.terms}
