@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from sfumato.curator.database import Database
 
+pytestmark = pytest.mark.slow  # `make check` leaves it out
+
 POLICY = """
 [source]
 duckdb = "d.duckdb"

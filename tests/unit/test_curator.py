@@ -520,6 +520,7 @@ def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path:
     assert f"its values: {groups.replaced}" in repr(groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "price", "says"),
     [

@@ -345,6 +345,7 @@ def _is_left_to_the_engine(expression: Scalar) -> bool:
     return fine and possible(expression) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", sorted(CASES))
 def test_what_python_says_is_what_the_engine_computes(
     function: str, engine: duckdb.DuckDBPyConnection

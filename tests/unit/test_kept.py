@@ -84,6 +84,7 @@ def check_all(database: Database, questions: list[dict[str, Any]]) -> None:
     database.ledger.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["clinic", "plain", "rho", "lake"])
 def test_what_a_kept_ledger_holds_is_free_and_the_same(name: str, tmp_path: Path) -> None:
     folder = laid(tmp_path / "kept")
@@ -107,10 +108,12 @@ def remote(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     shutil.rmtree(WHERE)
 
 
+@pytest.mark.slow
 def test_what_a_kept_ledger_on_a_server_holds_is_free_and_the_same(remote: Path) -> None:
     check_all(sf.open(remote / "remote.toml"), of("remote"))
 
 
+@pytest.mark.slow
 def test_a_retry_of_what_was_asked_before_is_free_and_the_same(tmp_path: Path) -> None:
     folder = laid(tmp_path / "kept")
     with serving(folder, "--no-deadlines", policy=folder / "clinic.toml") as server:

@@ -697,6 +697,7 @@ def test_every_function_and_every_node_of_the_whitelist_stands_in_the_table(edge
     assert set(ARGUMENTS) - nodes == NEVER
 
 
+@pytest.mark.slow
 def test_random_questions_mean_what_the_engine_says() -> None:
     tally = Tally()
     found = list(explore("law 14", 200, tally, shrink=False))
@@ -743,6 +744,7 @@ REACHED = (
 )
 
 
+@pytest.mark.slow
 def test_the_random_questions_write_what_was_once_wrong() -> None:
     texts = "\n".join(asked("reach", 100, 60))
     assert [shape for shape in REACHED if not re.search(shape, texts)] == []

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from tests.parquets import Column, Write
 
+pytestmark = pytest.mark.slow  # `make check` leaves it out
+
 DAYS = pa.array([1], pa.int32()).view(pa.date32())
 COUNT = "SELECT COUNT(*) FROM visits"
 

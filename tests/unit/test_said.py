@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from sfumato.curator.database import Database
 
+pytestmark = pytest.mark.slow  # `make check` leaves it out
+
 COUNT, AVERAGE = "SELECT COUNT(*) FROM visits", "SELECT AVG(minutes) FROM visits"
 LOOSE = AGE.replace("0.10", "0.25")
 

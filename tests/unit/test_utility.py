@@ -152,6 +152,7 @@ def test_on_a_path_the_closed_form_is_taken_at_every_epsilon() -> None:
         assert best.utility == pytest.approx((3 * (1 - a) + 2) / (5 * (1 + a)), abs=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "epsilon"), [(201, "1"), (201, "3"), (128, "0.1"), (2, "2000")])
 def test_long_paths_have_a_closed_form_too(size: int, epsilon: str) -> None:
     asked = Fraction(epsilon)
@@ -214,6 +215,7 @@ def test_a_counterexample_is_one_or_none_is_claimed(
 STAR = [(0, 1), (0, 2), (0, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["0.1", "0.3", "1", "2", "4"])
 @pytest.mark.parametrize("edges", [STAR, [*STAR, (0, 4)], [*STAR, (3, 4)], [*STAR, (1, 4), (2, 5), (3, 6)]])
 def test_trees_that_are_no_paths_have_a_counterexample(edges: list[tuple[int, int]], epsilon: str) -> None:
