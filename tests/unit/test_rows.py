@@ -340,3 +340,23 @@ def test_a_column_that_using_joins_has_one_name(tmp_path: Path) -> None:
     assert unseal(db._source.run(parse(sql, db.policy))).vectors == ((3 * 1024,),)
     with pytest.raises(QueryRefused, match="visit is a column of several tables"):
         parse("SELECT COUNT(visit) FROM visits JOIN labs USING (pid)", db.policy)
+
+
+def test_decimals_of_one_person_never_overflow_and_their_old_sums_answer_nothing(tmp_path: Path) -> None:
+    """A person with many rows of the widest decimals: 128 bits would not hold their sum."""
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS pid, 1000::DECIMAL(12, 6) AS m FROM range(400)")
+    policy = tmp_path / "d.toml"
+    policy.write_text(
+        '[source]\nduckdb = "d.duckdb"\n[budget]\nepsilon = "1"\n'
+        '[tables.t]\nunit = "pid"\nrows_per_person = 9\n[tables.t.columns]\npid = "integer"\nm = { type = "number", low = 0, high = 1000 }\n',
+        encoding="utf-8",
+    )
+    db = sf.open(policy)
+    for fold in ("SUM", "AVG"):
+        wide = (
+            f"SELECT COUNT(*) FROM (SELECT pid, {fold}(m * m * m * m) AS s FROM t GROUP BY pid) WHERE s > 1"
+        )
+        assert unseal(db._source.run(db.sql(wide, epsilon="0.1").plan)).vectors[0][0] > 0
+        plain = db.sql(f"SELECT AVG(s) FROM (SELECT pid, {fold}(m) AS s FROM t GROUP BY pid)", epsilon="0.1")
+        assert plain.plan.repairs == ("sums of one person",)

@@ -62,6 +62,13 @@ class Domain:
         return self.scale if self.kind == "number" else None
 
     @property
+    def adds_exactly(self) -> bool:
+        """Whether decimals are added up as whole numbers of the last one: however many rows, 128 bits do."""
+        if self.kind != "number" or self.scale is None or self.low is None or self.high is None:
+            return False
+        return bool(max(abs(self.low), abs(self.high)) * 10**self.scale < EXACT)
+
+    @property
     def numeric(self) -> bool:
         """Whether one can compute with it."""
         return self.kind in ("integer", "number")

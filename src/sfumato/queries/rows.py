@@ -525,19 +525,17 @@ class Rows:
             low, high = bounds(value)
         except Unusable as reason:
             self.text.unusable(reason, node)
+        if value.domain.adds_exactly and value.domain.scale:
+            self.reader.repaired.add("sums of one person")
         if function == "avg":
             return Domain("number", low, high, value.domain.exponent)
         low, high = min(low * rows, Fraction(0)), max(high * rows, Fraction(0))
-        scale = value.domain.scale
-        if scale and max(abs(low), abs(high)) * 10**scale < EXACT:
-            self.reader.repaired.add("sums of one person")
-        else:
-            scale = None if scale else scale
         if max(abs(low), abs(high)) * Fraction(2) ** value.domain.exponent >= min(CAP, 1 << 53):
             self.text.refuse(
                 node, "a person's sum could become too large", "Divide it, or bound it with LEAST."
             )
-        return Domain(value.domain.kind, low, high, value.domain.exponent, scale=scale)
+        found = Domain(value.domain.kind, low, high, value.domain.exponent, scale=value.domain.scale)
+        return found if found.adds_exactly else replace(found, scale=None)
 
     def union(self, node: Node, alias: str, named: dict[str, Node]) -> Source:
         """UNION ALL of parts with the same columns."""

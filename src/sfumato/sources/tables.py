@@ -371,7 +371,8 @@ def _folded(fold: Folded, rows: Rows) -> str:
             return f"BOOL_AND({text})"
     if domain.kind == "integer":
         total, factor = f"SUM(CAST({text} AS BIGINT))", ""
-    elif domain.scale is not None:
+    elif domain.adds_exactly:
+        assert domain.scale is not None
         total = f"SUM({steps_text(fold.value, rows.column)})"
         if fold.function == "avg":
             count = f"NULLIF(CAST(COUNT({text}) AS DOUBLE), 0e0)"
