@@ -349,7 +349,8 @@ def test_decimals_of_one_person_never_overflow_and_their_old_sums_answer_nothing
     policy = tmp_path / "d.toml"
     policy.write_text(
         '[source]\nduckdb = "d.duckdb"\n[budget]\nepsilon = "1"\n'
-        '[tables.t]\nunit = "pid"\nrows_per_person = 9\n[tables.t.columns]\npid = "integer"\nm = { type = "number", low = 0, high = 1000 }\n',
+        '[tables.t]\nunit = "pid"\nrows_per_person = 9\n'
+        '[tables.t.columns]\npid = "integer"\nm = { type = "number", low = 0, high = 1000 }\n',
         encoding="utf-8",
     )
     db = sf.open(policy)
