@@ -125,7 +125,7 @@ def errors(db: Database, sql: str, price: str) -> list[float]:
 
 
 def world(folder: Path, dice: np.random.Generator) -> tuple[Database, Database]:
-    """A random table, declared by an owner who allows twice what people have; and the same after tuning."""
+    """A random table whose owner declares what people have, or twice that; and the same after tuning."""
     most = int(dice.choice([1, 2, 4, 8]))
     people = np.repeat(np.arange(size := int(dice.integers(300, 5000))), dice.integers(1, most + 1, size))
     low = float(dice.choice([0, -100, 10]))
@@ -136,7 +136,7 @@ def world(folder: Path, dice: np.random.Generator) -> tuple[Database, Database]:
     with duckdb.connect(str(folder / "t.duckdb")) as connection:
         connection.register("rows", rows)
         connection.execute("CREATE TABLE t AS SELECT p::INTEGER AS p, x, y, g::VARCHAR AS g FROM rows")
-    text = POLICY.format(cap=2 * most, low=low, high=high)
+    text = POLICY.format(cap=most * int(dice.choice([1, 2])), low=low, high=high)
     (folder / "plain.toml").write_text(text, encoding="utf-8")
     plain = sf.open(folder / "plain.toml")
     fitting = section("t", tuning(plain, rows, dice), [1])

@@ -153,11 +153,14 @@ class Unsupported(QueryRefused):
 class BudgetExceeded(SfumatoError):
     """The database, or the share of whoever asks, has less budget left than the query asks for."""
 
-    def __init__(self, whose: str, asked: str, left: str, owner_advice: str) -> None:
+    def __init__(self, whose: str, asked: str, left: str, owner_advice: str, least: str = "") -> None:
+        """`least` is what a question costs at least, if less than that is left."""
         self.whose, self.asked, self.left = whose, asked, left
-        has, ask = (
-            (f"has only {left} left", f"Ask for at most {left}, r") if left else ("has nothing left", "R")
-        )
+        has, ask = f"has only {left} left", f"Ask for at most {left}, r"
+        if not left:
+            has, ask = "has nothing left", "R"
+        elif least:
+            has, ask = f"has only {left} left, and a question costs at least {least}", "R"
         super().__init__(
             f"this query asks for {asked}, but {whose} {has}. Nothing was spent and no row was read. "
             f"{ask}epeat an earlier question (repeats are free), or {owner_advice}"

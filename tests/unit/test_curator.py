@@ -302,7 +302,7 @@ def test_a_higher_level_is_wider_and_a_silly_one_is_refused(tmp_path: Path) -> N
     wide, narrow = release.rows("0.999")[0], release.rows(0.5)[0]
     assert wide["n_low"] < narrow["n_low"] <= narrow["n"] <= narrow["n_high"] < wide["n_high"]
     assert "99.9% interval" in release.text("0.999")
-    for level in ("1", "0", "0.2", "x", "nan", float("nan")):
+    for level in ("1", "0", "0.2", "x", "nan", float("nan"), "0.9_9", "\u0660.\u0669"):
         with pytest.raises(sf.InvalidParameter, match="level"):
             release.rows(level)
 
@@ -976,6 +976,18 @@ def test_a_batch_takes_the_delta_that_its_private_groups_need(tmp_path: Path) ->
     assert db.batch(asked).release().cost.amount == 0  # asked before
     with pytest.raises(sf.InvalidParameter, match="private groups among the questions take"):
         db.batch(asked, delta="1e-9")
+
+
+def test_a_batch_of_gaussian_questions_takes_the_delta_of_each(tmp_path: Path) -> None:
+    db = sf.open(counting(tmp_path, 'epsilon = "10"\ndelta = "1e-3"'))
+    many = ", ".join(f"COUNT(*) FILTER (WHERE age > {n})" for n in range(30))
+    asked = [db.sql(f"SELECT {many} FROM visits WHERE cost > {n}", epsilon="1", delta="1e-6") for n in (1, 2)]
+    assert all(question.query.slack for question in asked)
+    batch = db.batch(asked)
+    assert batch.price.delta == Fraction(2, 10**6)
+    assert batch.price.amount <= batch.apart.amount
+    assert batch.release().cost == batch.price
+    assert db.batch(asked).release().cost.amount == 0
 
 
 # What to make of a release ------------------------------------------------------------------------------

@@ -110,3 +110,16 @@ def test_a_terminal_is_told_what_to_type(tmp_path: Path) -> None:
     assert refused.exit_code != 0
     assert "in a terminal --epsilon 0.00002" in " ".join(refused.output.split())
     assert CliRunner().invoke(main, ["sql", path, COUNT, "--epsilon", "0.00002"]).exit_code == 0
+
+
+def test_nobody_is_told_to_ask_for_less_than_the_least(tmp_path: Path) -> None:
+    db = sf.open(hospital(tmp_path, 'epsilon = "1"\nleast = "0.1"'))
+    db.sql(COUNT, epsilon="0.95").release()
+    left = db.ledger.left
+    for asked in (db.sql(f"{COUNT} WHERE age > 3", epsilon="0.2"), db.sql(COUNT, epsilon="2", tune="0.1")):
+        with pytest.raises(sf.BudgetExceeded) as refused:
+            asked.release()
+        told = f"has only {left} left, and a question costs at least epsilon 0.1. Nothing was spent"
+        assert told in str(refused.value)
+        assert "Ask for at most" not in str(refused.value)
+        assert "Repeat an earlier question" in str(refused.value)

@@ -181,6 +181,21 @@ def test_a_larger_price_lets_people_weigh_more_and_more_groups_less() -> None:
     assert by_groups == sorted(by_groups, reverse=True)
 
 
+def test_a_declared_cap_is_passed_only_for_people_who_are_seen() -> None:
+    """With caps declared right, noise alone decided for larger ones now and then; people above it still do."""
+    dice = np.random.default_rng(5)
+    right, wrong = np.full(2000, 4, dtype=np.int64), np.full(2000, 40, dtype=np.int64)
+    plain, heeding, beyond = [], [], []
+    for _ in range(100):
+        measured = people(right, 0.5, dice)
+        plain.append(choose(measured, 3.0, 1) or 0)
+        heeding.append(choose(measured, 3.0, 1, 4) or 0)
+        beyond.append(choose(people(wrong, 0.5, dice), 3.0, 1, 4) or 0)
+    assert max(plain) > 4
+    assert max(heeding) == 4
+    assert min(beyond) >= 32
+
+
 def test_where_nobody_stands_out_of_the_noise_nothing_is_chosen() -> None:
     dice = np.random.default_rng(2)
     found = [choose(people(np.zeros(0, dtype=np.int64), 0.1, dice), 1.0, 1) for _ in range(40)]

@@ -98,6 +98,7 @@ class Ledger:
         lost.
         """
         self.name, self.total = name, total
+        self.least = total.of(Fraction(0))  # that whoever asks here may spend on a question
         if "://" in str(place):
             if not str(place).startswith(("postgres://", "postgresql://")):
                 raise LedgerError(
@@ -700,7 +701,12 @@ class Ledger:
             advice = "ask the owner for more: sfumato grant POLICY NAME"
             if found["again"]:
                 advice = f"wait until {found['again']}, when it is filled up out of the database's own total."
-        return BudgetExceeded(whose, str(price), str(left) if left.amount else "", advice)
+        return self.exceeded(whose, price, left, advice)
+
+    def exceeded(self, whose: str, price: Guarantee, left: Guarantee, advice: str) -> BudgetExceeded:
+        """Less is left than a price; nobody is told to ask for what is too little for any question."""
+        least = str(self.least) if left.amount < self.least.amount else ""
+        return BudgetExceeded(whose, str(price), str(left) if left.amount else "", advice, least)
 
     @property
     def more(self) -> str:

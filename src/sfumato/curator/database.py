@@ -28,7 +28,7 @@ from sfumato.curator.repairs import was_wrong
 from sfumato.curator.said import Said
 from sfumato.curator.suggest import Standing, Suggestion
 from sfumato.curator.tuning import ROWS, TOTALS, resolve, tuned_by
-from sfumato.errors import BudgetExceeded, Halted, InvalidParameter, PromiseBroken
+from sfumato.errors import Halted, InvalidParameter, PromiseBroken
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import FINER, decimal
@@ -133,7 +133,8 @@ class Database:
             plan = parse(sql, fitting, self._measuring)
         if plan.private_keys and not spend.delta:
             raise private_keys(plan, self.policy, self.ledger.total, sql)
-        return replace(self._question(sql, plan, spend), declared=first, fitting=fitting, tuned_for=tuned_for)
+        facts: dict[str, Any] = {"declared": first, "policy": declared, "fitting": fitting}
+        return replace(self._question(sql, plan, spend), **facts, tuned_for=tuned_for)
 
     def _question(self, told: str, plan: Plan, spend: Guarantee) -> Question:
         derivations = derive(plan, self._watched)
@@ -216,7 +217,8 @@ class Database:
             raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
         asked = tuple(questions)
         lost = sum((step.bound().delta for each in asked for step in each.query.steps), Fraction(0))
-        slack = lost if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
+        theirs = sum((each.query.slack for each in asked), Fraction(0))
+        slack = theirs if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
         if slack < lost:
             advice = (
                 f"private groups among the questions take {decimal(lost, FINER)} of it: give at least that"
@@ -355,7 +357,7 @@ class Database:
         if not known and (question.price.amount > left.amount or question.price.delta > left.delta):
             advice = self.ledger.more
             whose = repr(self.policy.name) if not self.analyst else f"the share of {self.analyst!r}"
-            raise BudgetExceeded(whose, str(question.price), str(left) if left.amount else "", advice)
+            raise self.ledger.exceeded(whose, question.price, left, advice)
         if not known:
             check_least(self.policy, [question.whole])
         if not known and (told := question.breaks):
@@ -516,7 +518,8 @@ class Question:
     engine_sql: str  # what the engine will run; printed here, so that printing cannot fail after the charge
     tuning: Guarantee | None = None  # what is first spent on caps that fit it
     declared: Plan = field(kw_only=True)  # the plan before caps that we choose: what the question is known by
-    fitting: Policy | None = None  # the policy with caps that we chose; None if it is no text of SQL
+    policy: Policy | None = None  # that it was asked under; None if it is no text of SQL
+    fitting: Policy | None = None  # the same with caps that we chose
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
     is_part: bool = False  # of what is spent on caps: no question by itself
 
@@ -585,7 +588,10 @@ class Question:
     @property
     def former(self) -> Plan:
         """Its plan as it was before questions had a stored form."""
-        return self.plan if self.fitting is None else parse(self.sql, self.fitting, former.measures)
+        if self.policy is None:
+            return self.plan
+        fitting = resolve(self.policy, self.declared, self.query.asked, is_former=True)
+        return parse(self.sql, fitting, former.measures)
 
     @property
     def unwatched(self) -> Plan:
@@ -779,6 +785,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
         home=home_of(written),
         stands=partial(stands, written),
     )
+    ledger.least = policy.budget.of(policy.least)
     if analyst:
         check_name(analyst, ledger.known(analyst))
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)

@@ -568,8 +568,8 @@ def _scalings(measure: Measure) -> list[str]:
 
 def _level(level: str | float | Fraction) -> Fraction:
     text = str(level)
-    if len(text) > 40 or re.search(r"e[+-]?[\d_]{4,}", text, re.IGNORECASE):
-        text = "0"  # 1e999999999 would take all night
+    if len(text) > 40 or "_" in text or not text.isascii() or re.search(r"e[+-]?\d{4,}", text, re.IGNORECASE):
+        text = "0"  # 1e999999999 would take all night, and 0_9 is no 0.9
     try:
         value = Fraction(text)
     except (ValueError, ZeroDivisionError):

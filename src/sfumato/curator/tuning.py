@@ -51,6 +51,7 @@ UNSEEN = 0.5  # and at least so many units of noise of them, as long as that is 
 JITTERS = 31  # the choice is averaged over so many shifts of the histogram within its noise
 PRIVATE_GROUPS = 100  # how many groups to reckon with where nobody knows
 PASSING = 2  # a condition is reckoned to leave one row in so many, or what its list of values says
+WORTH = 1.25  # times less error: only then is a cap taken that is above the declared one
 SHAPE = 100  # how much less it matters for a mean, a variance or a quantile that people are cut
 
 
@@ -60,8 +61,11 @@ def nodes(count: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=1024)
-def choose(measured: Measured, epsilon: float, groups: int) -> int | None:
+def choose(measured: Measured, epsilon: float, groups: int, declared: int | None = None) -> int | None:
     """The cap with the least error for a count or sum in one of so many groups at this price.
+
+    Above a declared cap it lies only where people are seen who have more, and that is clearly better: where
+    there is only noise, the owner knows more than the histogram.
 
     None if the histogram shows nobody. The error of a cap C is its bias, what people have above C, and the
     noise, of variance 2 (C/epsilon)^2; it is averaged, by its logarithm, over fixed shifts of the histogram,
@@ -77,8 +81,15 @@ def choose(measured: Measured, epsilon: float, groups: int) -> int | None:
     if 2 * len(curves) <= JITTERS:
         return None
     caps = _candidates(len(seen))
-    errors = sum(np.log((lost / groups) ** 2 + 2 * (caps / epsilon) ** 2) for lost in curves)
-    return int(caps[int(np.argmin(errors))])
+    errors = np.sum([np.log((lost / groups) ** 2 + 2 * (caps / epsilon) ** 2) for lost in curves], axis=0)
+    best = int(np.argmin(errors))
+    if declared is not None and caps[best] > declared:
+        worth = 2 * math.log(WORTH) * len(curves)
+        between = (float(np.interp(math.log2(declared), np.log2(caps), lost)) for lost in curves)
+        here = sum(math.log((lost / groups) ** 2 + 2 * (declared / epsilon) ** 2) for lost in between)
+        if nodes(len(seen))[_top(seen, noise) or 0] <= declared or here - errors[best] < worth:
+            return declared
+    return int(caps[best])
 
 
 def believed(seen: NDArray[np.float64], noise: float) -> NDArray[np.float64] | None:
@@ -87,14 +98,8 @@ def believed(seen: NDArray[np.float64], noise: float) -> NDArray[np.float64] | N
     From the bottom a node is believed that stands clear of the noise, the more the farther it is from the
     last one; beyond the last there are fewer people from octave to octave, as few as the histogram allows.
     """
-    top, found = 0, bool(seen[0] >= CLEAR * noise)
-    while True:
-        gaps = range(1, len(seen) - top)
-        step = next((d for d in gaps if seen[top + d] >= noise * min(CLEAR + JUMP * (d - 1), CERTAIN)), None)
-        if step is None:
-            break
-        top, found = top + step, True
-    if not found:
+    top = _top(seen, noise)
+    if top is None:
         return None
     masses = np.zeros(len(seen))
     masses[: top + 1] = seen[: top + 1]
@@ -106,6 +111,17 @@ def believed(seen: NDArray[np.float64], noise: float) -> NDArray[np.float64] | N
         if last <= 1e-3:
             break
     return masses
+
+
+def _top(seen: NDArray[np.float64], noise: float) -> int | None:
+    """The last node that is believed; None if there is none."""
+    top, found = 0, bool(seen[0] >= CLEAR * noise)
+    while True:
+        gaps = range(1, len(seen) - top)
+        step = next((d for d in gaps if seen[top + d] >= noise * min(CLEAR + JUMP * (d - 1), CERTAIN)), None)
+        if step is None:
+            return top if found else None
+        top, found = top + step, True
 
 
 def _lost(masses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -136,8 +152,12 @@ def _shifts(count: int) -> NDArray[np.float64]:
 # For a question ------------------------------------------------------------------------------------------
 
 
-def resolve(policy: Policy, plan: Plan, spend: Guarantee) -> Policy:
-    """The policy with caps for one question, where tables were tuned; else as it is."""
+def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = False) -> Policy:
+    """The policy with caps for one question, where tables were tuned; else as it is.
+
+    Caps that are `former` are those under which releases were stored before 0.2.0: they did not heed declared
+    ones.
+    """
     groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * _passing(plan.relation))
     price = _price(plan, spend)
     shown = [output.expression for output in plan.outputs if not isinstance(output.expression, KeyOf)]
@@ -146,7 +166,8 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee) -> Policy:
     def resolved(table: Table) -> Table:
         if table.tuning is None:
             return table
-        rows = choose(table.tuning.rows, price, groups if counts else groups * SHAPE)
+        declared = None if is_former else table.rows_per_person
+        rows = choose(table.tuning.rows, price, groups if counts else groups * SHAPE, declared)
         tuned = {column.name: column for column in table.tuning.columns}
         columns = tuple(
             replace(column, tuned=_column(tuned[column.name], price, groups))

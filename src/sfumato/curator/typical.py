@@ -112,25 +112,26 @@ def _middles(plan: Plan) -> dict[Scalar, _Middle]:
     for measure in plan.measures:
         if isinstance(measure, Moments):
             for value, clamp in zip(measure.values, measure.clamps, strict=False):
-                found.setdefault(value, _of_bounds(value, clamp))
+                found.setdefault(value, _of_bounds(clamp))
     return found
 
 
-def _of_bounds(value: Scalar, clamp: Clamp) -> _Middle:
+def _of_bounds(clamp: Clamp) -> _Middle:
+    """The middle of its bounds: one point is no better than another here, and a split that was good for all
+    of them is not given up for a centre that was tuned."""
     wide = clamp.width * clamp.step
-    tuned = value.domain.tuned
-    low, high = clamp.least * clamp.step, clamp.most * clamp.step
-    centre = (low + high) / 2 if tuned is None else min(max(tuned.centre, low), high)
-    return _Middle(centre, wide * SPREAD, wide * APART)
+    return _Middle((clamp.least + clamp.most) * clamp.step / 2, wide * SPREAD, wide * APART)
 
 
 def _of_sum(measure: Sum, apart: Fraction) -> _Middle:
-    plain = _of_bounds(measure.value, measure.clamp)
-    if not measure.centre and measure.value.domain.tuned is None:
+    plain, tuned = _of_bounds(measure.clamp), measure.value.domain.tuned
+    if not measure.centre and tuned is None:
         return plain
+    low, high = measure.clamp.least * measure.clamp.step, measure.clamp.most * measure.clamp.step
+    centre = plain.centre if tuned is None else min(max(tuned.centre, low), high)
     wide = measure.clamp.width * measure.clamp.step
     far = measure.cap * measure.clamp.step / (measure.rows or 1)  # of a row from the centre, for few people
-    return _Middle(plain.centre, min(plain.spread, far), min(far * apart, wide * HARDLY))
+    return _Middle(centre, min(plain.spread, far), min(far * apart, wide * HARDLY))
 
 
 def _cells(measure: Measure, at: Mapping[Scalar, tuple[Fraction, Fraction]]) -> list[Fraction]:

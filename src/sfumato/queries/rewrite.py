@@ -147,8 +147,8 @@ def rewrite(
             limit = None if tuned is None else math.ceil(tuned.total / clamp.step)
             found.append(Sum(values[0], clamp, rows, limit=limit))
             continue
-        is_mean = names == ["avg"] and not counts
-        if tuned is not None and degree == 1 and _is_narrow(tuned, values[0], rows or 1, is_mean):
+        is_alone = names == ["avg"] and len(wanted) == 1
+        if tuned is not None and degree == 1 and _is_narrow(tuned, values[0], rows or 1, is_alone):
             clamp = _clamp(values[0], 1 << 40)
             centre, limit = round(tuned.centre / clamp.step), math.ceil(tuned.centred / clamp.step)
             found.append(Sum(values[0], clamp, rows, centre, limit))
@@ -168,15 +168,15 @@ def rewrite(
     return tuple(sorted(found, key=_named))
 
 
-def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_mean: bool) -> bool:
+def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_alone: bool) -> bool:
     """Whether a sum around the centre, beside a count of its own, is better than the vector of both.
 
     Their price is split between two measures, where a vector gives both for one. So what people have around
-    the centre must lie well below the whole range: at half of it for a mean alone, at a quarter where counts
-    or sums are shown as well.
+    the centre must lie well below the whole range: at half of it for a mean that is all that is asked for,
+    else at an eighth.
     """
     low, high = bounds(value)
-    return tuned.centred * (2 if is_mean else 4) <= rows * (high - low)
+    return tuned.centred * (2 if is_alone else 8) <= rows * (high - low)
 
 
 def _named(measure: Measure) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import policy as policies
 from sfumato.queries.sql import parse
 from sfumato.server.deadlines import deadline
+from sfumato.server.watch import stopped_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,8 +169,9 @@ def running(
     found = []
     for number, at, who, question in ledger.open_charges(first)[1]:
         due = _due(database, question, pace)
-        if now < at + (LONG if due is None else due * (stop_after + 1)):
-            moments = [None, None] if due is None else [_moment(at + due), _moment(at + due * stop_after)]
+        last = LONG if due is None else stopped_after(due, stop_after)
+        if now < at + last + (due or 0):
+            moments = [None, None] if due is None else [_moment(at + due), _moment(at + last)]
             facts = {"receipt": number, "analyst": who, "question": question, "charged": _moment(at)}
             found.append({**facts, "due": moments[0], "stopped": moments[1]})
     return found

@@ -1,9 +1,10 @@
 """Stops engines that run too long, or for somebody who was shut out, or after the server was told to stop.
 
-An engine is interrupted at a public moment: `stop_after` times its deadline. The failure leaves one deadline
-later, at a public moment again; until then the engine has had time to stop. That it happened at all is a fact
-about the data: it is written down and counted as a late answer is, and the question is held until the owner
-has looked, so that nobody can have it run again and again.
+An engine is interrupted at a public moment: `stop_after` times its deadline, and not before four seconds, so
+that a busy machine fails no small question. The failure leaves one deadline later, at a public moment again;
+until then the engine has had time to stop. That it happened at all is a fact about the data: it is written
+down and counted as a late answer is, and the question is held until the owner has looked, so that nobody can
+have it run again and again.
 
 Whoever is shut out, and a server that stops, ends a question whether its engine is ready or not. Nothing is
 stored, so nothing can be learned from it; its receipt stays open.
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SELDOM = 0.5  # seconds between two looks at who was shut out
+SOONEST = 4.0  # seconds that every engine may take
+
+
+def stopped_after(due: float, times: float) -> float:
+    """How many seconds after a charge its engine is stopped: so many deadlines."""
+    return max(due * times, SOONEST)
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +49,7 @@ class Running:
     @property
     def last(self) -> float:
         """When its engine is stopped, in seconds from the charge."""
-        return self.due * self.times
+        return stopped_after(self.due, self.times)
 
     @property
     def failure(self) -> float:
