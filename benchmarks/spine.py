@@ -98,7 +98,7 @@ def alternate(turns: int, *jobs: Callable[[], object]) -> list[list[float]]:
 def engine_ratio(db: Database, key: str, turns: int) -> tuple[float, float, float]:
     """Release (parse, charge, run, draw, keep) against the exact query in the same engine."""
     sql = f"SELECT {key}, COUNT(*), SUM(income), AVG(income) FROM big GROUP BY {key}"
-    exact = db._source._cursor()
+    exact = db.source._cursor()
 
     def ours() -> None:
         db.ledger.data_changed()  # a new draw each time
@@ -149,7 +149,7 @@ def seconds_of(command: list[str], turns: int = 5) -> float:
 def error_share(db: Database, index: int, draws: int) -> float:
     """Measured mean absolute error of one measure over the law's."""
     question = db.sql("SELECT dept, COUNT(DISTINCT person), SUM(income) FROM small GROUP BY dept", epsilon=1)
-    answer = unseal(db._source.run(question.plan))
+    answer = unseal(db.source.run(db.source.compile(question.plan)))
     exact = answer.vectors[index]
     total, count = 0, 0
     for _ in range(draws):

@@ -40,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.peers_sql import PEERS, Peer, asked
 
 import sfumato as sf
+from sfumato.curator.drawing import drawn
 from sfumato.exact.secret import unseal
 from sfumato.sources.duckdb import prepare, read, source_of
 
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from sfumato.curator.database import Database, Runs
+    from sfumato.curator.database import Database
+    from sfumato.curator.drawing import Runs
     from sfumato.curator.release import Release
 
 ROOT = Path(__file__).parents[1]
@@ -360,7 +362,7 @@ def prepared(db: Database, query: Query) -> Database:
     db, _ = tuned(db, query)
     policy = replace(db.policy, prepared=Path(db.policy.file).with_suffix(".prepared.duckdb"))
     prepare(policy)
-    db.policy, db._source = policy, source_of(policy)  # as if it were opened anew
+    db.policy, db.source = policy, source_of(policy)  # as if it were opened anew
     return db
 
 
@@ -416,8 +418,9 @@ class Ours:
         question = db.sql(query.sql, epsilon=epsilon, delta=DELTA)
         release: Release = question.release()
         runs: Runs = {}
-        drawn = (unseal(db.drawn(question.plan, question.query, runs)) for _ in range(times))
-        return [self.table(query, replace(release, drawn=each).rows()) for each in drawn]
+        facts = (db.source, question.compiled, question.query, db.coins, runs)
+        each_drawn = (unseal(drawn(*facts)) for _ in range(times))
+        return [self.table(query, replace(release, drawn=each).rows()) for each in each_drawn]
 
 
 class Theirs:

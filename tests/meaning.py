@@ -125,7 +125,7 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
         plan,
         measures=(*plan.measures, *counters),
     )
-    answer = unseal(source.run(whole))
+    answer = unseal(source.run(source.compile(whole)))
     release = _release(whole, _drawn(whole, answer))
     groups, vectors, _ = release._rolled(release._groups(), release._vectors())
     first = len(plan.measures)

@@ -611,7 +611,7 @@ class Neighbourhood:
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:
         self._source.schema_name = self.prefix + member.schema
         try:
-            return unseal(self._source.run(plan))
+            return unseal(self._source.run(self._source.compile(plan)))
         except Exception as error:  # any kind: whatever depends on the data is a leak
             raise AssertionError(
                 f"the engine failed\n{sql}\n{star.words}: {member.words}\n{self._where(member.schema)}"

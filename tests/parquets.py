@@ -153,11 +153,11 @@ def answers(policy: Path, questions: tuple[str, ...]) -> list[Any]:
     found = []
     for sql in questions:
         plan = database.sql(sql, epsilon="1").plan
-        texts = database._source.texts(plan)
-        engines = [database._source._cursor(plain=plain) for plain in (False, True)]
+        texts = database.source.compile(plan).texts
+        engines = [database.source._cursor(plain=plain) for plain in (False, True)]
         rows = [[Counter(engine.execute(text).fetchall()) for text in texts] for engine in engines]
         assert rows[0] == rows[1], sql
-        found.append(unseal(database._source.run(plan)).vectors)
+        found.append(unseal(database.source.run(database.source.compile(plan))).vectors)
     return found
 
 

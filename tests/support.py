@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-    from sfumato.curator.database import Database, Question
+    from sfumato.curator.database import Database
+    from sfumato.curator.question import Question
 
 ROOT = Path(__file__).parents[1]
 POLICIES = ROOT / "tests" / "plans" / "policies"
@@ -78,7 +79,7 @@ def opened(folder: Path, rows: list[Row], policy: str = "person", budget: str = 
 
 def answer(question: Question) -> tuple[tuple[int, ...], ...]:
     """The exact answer, which no user can reach."""
-    return tuple(map(tuple, unseal(question.database._source.run(question.plan)).vectors))
+    return tuple(map(tuple, unseal(question.database.source.run(question.compiled)).vectors))
 
 
 def example(name: str) -> ModuleType:

@@ -144,6 +144,18 @@ def test_only_the_ledger_opens_a_secret() -> None:
     assert users == {"exact/secret.py", "budget/ledger.py"}
 
 
+def test_only_the_path_charges_and_stores() -> None:
+    """Law 2 is one function: no room has its own way to charge, or to store what was drawn."""
+    users = {
+        (str(path.relative_to(SOURCE)), node.func.attr)
+        for path in FILES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in ("charge", "keep") and ast.unparse(node.func.value).endswith("ledger")
+    }
+    assert users == {("curator/path.py", "charge"), ("curator/path.py", "keep")}
+
+
 def test_secrets_are_named_only_where_they_may_be() -> None:
     users = {room(path) for path in FILES if "sfumato.exact.secret" in imports(path)}
     assert users <= {"sources", "curator", "budget"}

@@ -41,7 +41,7 @@ db = sf.open(sys.argv[1])
 question = db.sql(sys.argv[2], epsilon=1, delta="1e-6")
 released = len(question.release().rows())
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-cursor, ours, own = db._source._cursor(), [], []
+cursor, ours, own = db.source._cursor(), [], []
 for _ in range(int(sys.argv[3])):
     db.data_changed()
     start = time.perf_counter()

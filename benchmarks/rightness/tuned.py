@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 import sfumato as sf
+from sfumato.curator.caps import ROWS, TOTALS
 from sfumato.curator.intervals import Errors
-from sfumato.curator.tuning import ROWS, TOTALS, inserted, section
+from sfumato.curator.tuning import inserted, section
 from sfumato.exact.secret import unseal
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.plan import PARTS, KeyOf
@@ -110,7 +111,7 @@ def case(plain: Database, tuned: Database, sql: str, price: str) -> Case:
 def errors(db: Database, sql: str, price: str) -> list[float]:
     """Half of what each interval comes to if the noise happens to be 0."""
     question = db.sql(sql, epsilon=price)
-    vectors = unseal(db._source.run(question.plan)).vectors
+    vectors = unseal(db.source.run(db.source.compile(question.plan))).vectors
     law, found = Errors.of(question.plan, question.query), []
     cells = [measure.cells for measure in question.plan.measures]
     for output in question.plan.outputs:

@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "sfumato.curator.database",
+    "Batch": "sfumato.curator.batch",
     "Budget": "sfumato.curator.budget",
     "Database": "sfumato.curator.database",
     "Explanation": "sfumato.curator.explanation",
     "Guarantee": "sfumato.mechanisms",
-    "Question": "sfumato.curator.database",
+    "Question": "sfumato.curator.question",
     "Release": "sfumato.curator.release",
     "connect": "sfumato.client",
     "open": "sfumato.curator.database",
@@ -64,9 +64,11 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from sfumato.client import connect
+    from sfumato.curator.batch import Batch
     from sfumato.curator.budget import Budget
-    from sfumato.curator.database import Batch, Database, Question, open  # noqa: A004  # sf.open
+    from sfumato.curator.database import Database, open  # noqa: A004  # sf.open
     from sfumato.curator.explanation import Explanation
+    from sfumato.curator.question import Question
     from sfumato.curator.release import Release
     from sfumato.errors import (
         AccessDenied,

@@ -405,7 +405,7 @@ db = sf.open(sys.argv[1])
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 if where == "run":
-    db._source.run = die
+    db.source.run = die
 if where == "draw":
     database.draw = die
 if where == "keep":

@@ -162,7 +162,7 @@ def test_an_engine_without_optimizers_computes_the_same_integers(tmp_path: Path)
     """It is where a query is run again on which the optimizer failed."""
     rows = [row for person in wild_table(random.Random(SEED)).values() for row in person]
     for policy in ("person", "row"):
-        source = opened(tmp_path / policy, rows, policy)._source
+        source = opened(tmp_path / policy, rows, policy).source
         fast, plain = source._cursor(), source._cursor(plain=True)
         for sql in accepted(policy):
             for printed in texts(parse(sql, policy_named(policy))):
@@ -185,7 +185,7 @@ def test_a_query_that_the_optimizer_fails_on_is_answered_all_the_same(tmp_path: 
     question = db.sql(f"SELECT (result > 0) AS k, COUNT(*) FROM labs {never} GROUP BY k", epsilon=1)
     assert set(answer(question)[0]) == {0}
     with pytest.raises(duckdb.Error):  # what an engine says stays inside
-        db._source._cursor(plain=True).execute("SELECT nothing FROM nowhere")
+        db.source._cursor(plain=True).execute("SELECT nothing FROM nowhere")
 
 
 def test_every_accepted_plan_releases_on_wild_data(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def answered(homes: Neighbourhood, plan: Plan, schema: str, prefix: str) -> obje
     copy, source.schema_name = source.copy, prefix + schema
     try:
         source.copy = copy if prefix else None
-        return unseal(source.run(plan))
+        return unseal(source.run(source.compile(plan)))
     finally:
         source.copy = copy
 

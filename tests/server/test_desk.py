@@ -579,7 +579,7 @@ def test_a_charge_that_was_never_released_is_counted_once(tmp_path: Path) -> Non
     """As after the kill of a worker."""
     made = desk(hospital(tmp_path), deadlines=False)
     ledger, question = made.database.ledger, made.database.sql(COUNT, epsilon="1")
-    made.database.on_behalf_of("ana").charged(question, question.query.slack)
+    replace(question.bill(), analyst="ana").charged(ledger)
     now = time.time()
     assert owner.count_open(ledger, -1, now, 240) < int(ledger.head.partition("-")[0])  # it may be running
     assert owner.late(ledger, "ana") == 0

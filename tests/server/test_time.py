@@ -20,7 +20,8 @@ from sfumato.server.deadlines import deadline, doublings, rounded, size_class
 from sfumato.server.desk import Caller, Desk, Settings
 from sfumato.server.retries import Wanted
 from sfumato.server.watch import SOONEST
-from sfumato.sources.answers import Statements
+from sfumato.sources.answers import Compiled, Statements
+from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def test_nothing_shows_that_a_release_is_ready(tmp_path: Path) -> None:
         while time.monotonic() - began < due * 0.8:
             heads.add(made.database.ledger.head)
             assert [each.redeemed for each in made.database.ledger.history()] == [False]
-            assert made.database.kept(made.database.sql(COUNT.sql, epsilon="1")) is None
+            assert made.database.sql(COUNT.sql, epsilon="1").kept() is None
             await asyncio.sleep(0.05)
         assert len(heads) == 1
         assert await made.finish(60) == 0
@@ -126,13 +127,18 @@ def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_
     asyncio.run(made.ask(caller, Wanted("SELECT COUNT(*) AS n FROM visits WHERE cost > 99", epsilon="0.1")))
 
 
+def running(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question that is asked from now on is this one to the engine."""
+    monkeypatch.setattr(DuckDB, "compile", lambda _, plan: Compiled(plan, Statements((sql,))))
+
+
 def test_a_failing_engine_is_counted_and_says_the_same_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, caller = desk(tmp_path, pace=4.0)
     due = deadline(made.database.sql(COUNT.sql, epsilon="1").plan, made.database.policy, 4.0)
     wrong = "SELECT error('secret') AS a"
-    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((wrong,)))
+    running(wrong, monkeypatch)
     began = time.monotonic()
     with pytest.raises(sf.QueryFailed) as failed:
         asyncio.run(made.ask(caller, COUNT))
@@ -160,11 +166,6 @@ def test_tuned_questions_wait_for_every_part(tmp_path: Path) -> None:
 ENDLESS = "SELECT 0, COUNT(*) FROM range(1000000000000) AS t(i), range(1000000) AS s(j) WHERE HASH(i, j) = 1"
 DUE = 0.25  # seconds
 SOON = 10.0  # seconds in which what takes a moment has surely happened
-
-
-def endless(made: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every question takes for ever."""
-    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((ENDLESS,)))
 
 
 def asked_in_background(
@@ -197,7 +198,7 @@ def test_an_engine_is_stopped_at_a_public_moment_and_its_failure_leaves_at_anoth
     pace: float, moment: float, marks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, caller = desk(tmp_path, pace=pace)
-    endless(made, monkeypatch)
+    running(ENDLESS, monkeypatch)
     began = time.monotonic()
     with pytest.raises(sf.QueryFailed) as failed:
         asyncio.run(made.ask(caller, COUNT))
@@ -205,7 +206,7 @@ def test_an_engine_is_stopped_at_a_public_moment_and_its_failure_leaves_at_anoth
     assert str(failed.value) == str(sf.QueryFailed())
     assert failed.value.__cause__ is failed.value.__context__ is None
     assert owner.late(made.database.ledger, "ana") == marks
-    cursor = made.database._source._cursor()
+    cursor = made.database.source._cursor()
     ((used,),) = cursor.execute("SELECT SUM(memory_usage_bytes) FROM duckdb_memory()").fetchall()
     assert used < 100 << 20
 
@@ -214,7 +215,7 @@ def test_what_was_stopped_is_not_run_again_until_the_owner_has_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, caller = desk(tmp_path, pace=0.5)
-    endless(made, monkeypatch)
+    running(ENDLESS, monkeypatch)
     with pytest.raises(sf.QueryFailed):
         asyncio.run(made.ask(caller, COUNT))
     monkeypatch.undo()
@@ -240,7 +241,7 @@ def test_what_fails_is_tried_without_optimizers_within_the_same_limit(
     made, caller = desk(tmp_path, pace=0.5)
     fails = "CASE WHEN current_setting('disabled_optimizers') = '' THEN error('x') END"
     failing = f"SELECT {fails}, * FROM ({ENDLESS})"
-    monkeypatch.setattr(type(made.database._source), "statements", lambda *_: Statements((failing,)))
+    running(failing, monkeypatch)
     began = time.monotonic()
     with pytest.raises(sf.QueryFailed):
         asyncio.run(made.ask(caller, COUNT))
@@ -251,7 +252,7 @@ def test_whoever_is_shut_out_ends_what_runs_for_her_and_nobody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, caller = desk(tmp_path, pace=64.0)
-    endless(made, monkeypatch)
+    running(ENDLESS, monkeypatch)
     thread, failures = asked_in_background(made, caller, COUNT)
     made.people.revoke("ana")
     thread.join(SOON)
@@ -279,7 +280,7 @@ def test_a_server_that_stops_does_not_wait_for_engines(
 ) -> None:
     """Past its deadline a question ends at once, before it after the time that is left to it."""
     made, caller = desk(tmp_path, pace=pace, stop_after=1000.0)
-    endless(made, monkeypatch)
+    running(ENDLESS, monkeypatch)
 
     async def stopping() -> None:
         asking = asyncio.create_task(made.ask(caller, COUNT))
@@ -312,7 +313,7 @@ def test_a_server_that_stops_lets_questions_leave_at_their_deadlines(tmp_path: P
 
 def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = sf.open(hospital(tmp_path))
-    monkeypatch.setattr(type(db._source), "statements", lambda *_: Statements((ENDLESS,)))
+    running(ENDLESS, monkeypatch)
     question = db.sql(COUNT.sql, epsilon="1")
     pressed = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -330,7 +331,7 @@ def test_ctrl_c_stops_the_engine_of_the_library(tmp_path: Path, monkeypatch: pyt
     while any(each.name.startswith("heeding") for each in threading.enumerate()):
         assert time.monotonic() - began < SOON
     monkeypatch.undo()
-    question.release()
+    db.sql(COUNT.sql, epsilon="1").release()
     assert db.ledger.spent.amount == 1  # the receipt was open, and was redeemed
 
 
@@ -338,7 +339,7 @@ def test_the_owner_sees_what_runs_and_when_it_is_due_from_public_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, caller = desk(tmp_path, pace=64.0)
-    endless(made, monkeypatch)
+    running(ENDLESS, monkeypatch)
     thread, _ = asked_in_background(made, caller, COUNT)
     another = sf.open(made.path)  # as another process would
     (found,) = owner.running(another, time.time(), pace=64.0)

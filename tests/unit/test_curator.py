@@ -34,7 +34,8 @@ from sfumato.utility.gain import identity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sfumato.queries.plan import Plan
+    from sfumato.sources.answers import Compiled
+
 
 ROWS: list[Row] = [row for rows in wild_table(random.Random(3), people=40).values() for row in rows]
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward"
@@ -191,7 +192,7 @@ def test_over_budget_touches_neither_data_nor_coins(tmp_path: Path) -> None:
 def test_a_failure_after_the_charge_keeps_the_charge_and_says_nothing(tmp_path: Path) -> None:
     db = opened(tmp_path, ROWS, budget="1")
     question = db.sql("SELECT COUNT(*) FROM visits", epsilon="0.3")
-    db._coins = NoCoins()
+    db.coins = NoCoins()
     with pytest.raises(sf.QueryFailed) as caught:
         question.release()
     assert caught.value.__context__ is None
@@ -377,7 +378,7 @@ def test_the_answer_does_not_depend_on_threads_or_row_order(tmp_path: Path) -> N
 
 
 def test_the_engine_is_locked_down(tmp_path: Path) -> None:
-    connection = opened(tmp_path, [])._source._cursor()
+    connection = opened(tmp_path, []).source._cursor()
     for attempt in (
         "INSERT INTO visits (age) VALUES (1)",
         "COPY visits TO 'x.csv'",
@@ -457,9 +458,9 @@ def test_keys_of_a_public_table_are_read_sorted(tmp_path: Path) -> None:
         ("C",),
     )
     with pytest.raises(sf.SourceError, match="must name a text column"):
-        db._source.keys("wards", "nothing", "text")
+        db.source.keys("wards", "nothing", "text")
     with pytest.raises(sf.SourceError, match="must name a integer column"):
-        db._source.keys("wards", "ward", "integer")
+        db.source.keys("wards", "ward", "integer")
 
 
 # Currencies ------------------------------------------------------------------------------------------
@@ -729,12 +730,12 @@ def test_what_a_batch_asks_twice_is_run_once_and_drawn_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = opened(tmp_path, ROWS)
-    runs: list[Plan] = []
+    runs: list[Compiled] = []
     run = DuckDB.run
 
-    def counted(self: DuckDB, plan: Plan, **more: Any) -> object:
-        runs.append(plan)
-        return run(self, plan, **more)
+    def counted(self: DuckDB, compiled: Compiled, **more: Any) -> object:
+        runs.append(compiled)
+        return run(self, compiled, **more)
 
     monkeypatch.setattr(DuckDB, "run", counted)
     count, total = (

@@ -196,7 +196,7 @@ def test_a_repeat_is_a_new_question_after_edits_of_what_it_reads(
     shutil.copy(database.policy.database, database.policy.database.with_name("other.duckdb"))
     first = database.sql(AVERAGE, epsilon="0.25").release()
     other = edited(database, edit)
-    assert not other.is_paid(other.sql(AVERAGE, epsilon="0.25"))
+    assert other.sql(AVERAGE, epsilon="0.25").kept() is None
     assert other.sql(AVERAGE, epsilon="0.25").release().receipt.number > first.receipt.number
 
 
@@ -224,12 +224,12 @@ def test_a_receipt_pays_for_the_steps_that_were_charged_and_for_no_others(
 ) -> None:
     database = clinic(tmp_path)
     question = database.sql(AVERAGE, epsilon="0.25")
-    paid = database.charged(question, question.query.slack)
+    paid = question.bill().charged(database.ledger)
     monkeypatch.setattr(calibrate, "PLAIN", 1)
     monkeypatch.setattr(calibrate, "SIGNIFICANT", 8)
     calibrate._calibrated.cache_clear()
     release = database.sql(AVERAGE, epsilon="0.25").release()
-    assert release.receipt.number == paid.receipt.number
+    assert release.receipt.number == paid.number
     assert release.query.spend == question.query.spend
     calibrate._calibrated.cache_clear()
 
@@ -292,7 +292,7 @@ def test_data_that_are_named_are_known_wherever_they_lie(tmp_path: Path) -> None
     shutil.copy(named.policy.database, named.policy.database.with_name("moved.duckdb"))
     moved = edited(named, ("clinic.duckdb", "moved.duckdb"))
     assert moved.sql(AVERAGE, epsilon="0.5").release().receipt.number == dearer.receipt.number
-    assert not moved.is_paid(moved.sql("SELECT COUNT(*) FROM visits", epsilon="0.5"))
+    assert moved.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").kept() is None
 
 
 def test_every_function_has_a_stored_name() -> None:

@@ -73,7 +73,7 @@ def test_what_is_stored_is_free_at_any_price_and_an_open_receipt_is_redeemed(tmp
     db = sf.open(path)
     small = db.sql(COUNT, epsilon="0.00001").release()
     open_one = db.sql(f"{COUNT} WHERE age > 3", epsilon="0.00001")
-    db.charged(open_one, open_one.query.slack)  # as if the power had failed
+    open_one.bill().charged(db.ledger)  # as if the power had failed
     path.write_text(path.read_text(encoding="utf-8").replace("0.000001", "0.5"), encoding="utf-8")
     db = sf.open(path)
     repeated = db.sql(COUNT, epsilon="0.00001")

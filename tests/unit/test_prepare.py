@@ -339,10 +339,10 @@ def test_what_fails_in_the_copy_is_run_again_without_optimizers(tmp_path: Path) 
     question = db.sql(QUESTIONS[0], epsilon=1)
     plainly = [
         row
-        for (sql,) in [db._source.texts(question.plan)]
-        for row in db._source._cursor(plain=True).execute(sql).fetchall()
+        for (sql,) in [db.source.compile(question.plan).texts]
+        for row in db.source._cursor(plain=True).execute(sql).fetchall()
     ]
-    assert plainly == db._source._cursor().execute(db._source.texts(question.plan)[0]).fetchall()
+    assert plainly == db.source._cursor().execute(db.source.compile(question.plan).texts[0]).fetchall()
 
 
 def test_data_that_change_meanwhile_make_no_copy(tmp_path: Path) -> None:

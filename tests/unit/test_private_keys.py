@@ -126,7 +126,7 @@ def by_group(answer: Answer) -> dict[object, list[tuple[int, ...]]]:
 @pytest.mark.parametrize("sql", ONE_KEY.values(), ids=ONE_KEY)
 def test_a_private_group_is_measured_like_one_that_is_declared(sql: str, db: Database) -> None:
     plan = plan_of(db, sql)
-    private = unseal(db._source.run(plan))
+    private = unseal(db.source.run(db.source.compile(plan)))
     values = tuple(group[0] for group in private.groups)
     assert len(values) > 3
     public = replace(
@@ -134,7 +134,7 @@ def test_a_private_group_is_measured_like_one_that_is_declared(sql: str, db: Dat
         keys=(Key(plan.keys[0].expression, values),),
         measures=tuple(measure for measure in plan.measures if not isinstance(measure, Selected)),
     )
-    declared = by_group(unseal(db._source.run(public)))
+    declared = by_group(unseal(db.source.run(db.source.compile(public))))
     assert {group: cells[1:] for group, cells in by_group(private).items()} == declared
 
 
@@ -145,8 +145,8 @@ def test_what_is_measured_in_a_group_does_not_depend_on_which_others_are_shown(
     sql: str, db: Database
 ) -> None:
     plan = plan_of(db, sql.replace("GROUP BY 1, 2", "GROUP BY item, place"))
-    every = by_group(unseal(db._source.run(plan)))
-    some = unseal(db._source.run(plan, lambda counts: [n % 2 for n in range(len(counts))]))
+    every = by_group(unseal(db.source.run(db.source.compile(plan))))
+    some = unseal(db.source.run(db.source.compile(plan), lambda counts: [n % 2 for n in range(len(counts))]))
     assert 0 < len(some.groups) < len(every)
     assert by_group(some) == {group: every[group] for group in some.groups}
     assert some.groups == tuple(sorted(some.groups, key=repr))
@@ -154,23 +154,25 @@ def test_what_is_measured_in_a_group_does_not_depend_on_which_others_are_shown(
 
 def test_each_person_counts_for_one_group(db: Database) -> None:
     for sql in (ONE_KEY["persons"], ONE_KEY["sums"], ONE_KEY["joined"]):
-        answer = unseal(db._source.run(plan_of(db, sql)))
+        answer = unseal(db.source.run(db.source.compile(plan_of(db, sql))))
         assert sum(answer.vectors[0]) == 400
         assert min(answer.vectors[0]) >= 0
 
 
 def test_an_endless_day_is_no_group(db: Database) -> None:
     """Its name would be that of the last day there is."""
-    answer = unseal(db._source.run(plan_of(db, "SELECT day, COUNT(*) FROM orders GROUP BY day")))
+    answer = unseal(
+        db.source.run(db.source.compile(plan_of(db, "SELECT day, COUNT(*) FROM orders GROUP BY day")))
+    )
     assert [str(day) for (day,) in answer.groups] == ["2024-01-01", "9999-12-31"]
 
 
-def test_where_nothing_is_chosen_nothing_is_measured(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_chosen_nothing_is_measured(db: Database) -> None:
     plan = plan_of(db, ONE_KEY["persons"])
-    printed = db._source.statements(plan)
+    compiled = db.source.compile(plan)
+    printed = compiled.statements
     wrong = replace(printed, measuring=("SELECT error('read')",) * len(printed.measuring))
-    monkeypatch.setattr(source, "statements", lambda *_: wrong)
-    answer = unseal(db._source.run(plan, lambda counts: [0] * len(counts)))
+    answer = unseal(db.source.run(replace(compiled, statements=wrong), lambda counts: [0] * len(counts)))
     assert answer.groups == ()
     assert not any(len(vector) for vector in answer.vectors)
 
@@ -194,9 +196,9 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
         chosen.append([n % 3 == 0 for n in range(len(counts))])
         return chosen[-1]
 
-    expected = by_group(unseal(db._source.run(plan, choose)))
+    expected = by_group(unseal(db.source.run(db.source.compile(plan), choose)))
     monkeypatch.setattr(source, "answered", failing)
-    assert by_group(unseal(db._source.run(plan, choose))) == expected
+    assert by_group(unseal(db.source.run(db.source.compile(plan), choose))) == expected
     assert len(chosen) == 2  # once for each run
     monkeypatch.setattr(source, "answered", measured)
     counted, failed = running.counted, []
@@ -208,7 +210,7 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
         return counted(cursor, printed)
 
     monkeypatch.setattr(source, "counted", not_counting)
-    assert by_group(unseal(db._source.run(plan, choose))) == expected
+    assert by_group(unseal(db.source.run(db.source.compile(plan), choose))) == expected
 
 
 def test_chosen_groups_stand_in_no_text_and_a_failure_after_the_choice_shows_none(tmp_path: Path) -> None:
@@ -216,12 +218,10 @@ def test_chosen_groups_stand_in_no_text_and_a_failure_after_the_choice_shows_non
     question = db.sql(ONE_KEY["persons"], epsilon=50, delta="1e-6")
     assert "$1" in question.explain().engine_sql
     assert "item1" not in repr(question.explain()) + question.engine_sql
-    printed = db._source.statements(question.plan)
-    wrong = replace(printed, measuring=("SELECT error('chosen ' || h0) FROM sfumato_chosen",))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(db._source, "statements", lambda _: wrong)
-        with pytest.raises(sf.QueryFailed) as failed:
-            question.release()
+    failing = ("SELECT error('chosen ' || h0) FROM sfumato_chosen",)
+    wrong = replace(question.compiled.statements, measuring=failing)
+    with pytest.raises(sf.QueryFailed) as failed:
+        replace(question, compiled=replace(question.compiled, statements=wrong)).release()
     told = "".join(traceback.format_exception(failed.value))
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("*.ledger*"))
     assert failed.value.__cause__ is failed.value.__context__ is None
@@ -255,7 +255,7 @@ def test_data_that_are_replaced_after_the_choice_are_not_measured(kind: str, tmp
         return running.all_of_them(counts)
 
     with pytest.raises(sf.QueryFailed):
-        db._source.run(plan_of(db, ONE_KEY["persons"]), choose)
+        db.source.run(db.source.compile(plan_of(db, ONE_KEY["persons"])), choose)
 
 
 def test_a_batch_chooses_for_each_of_its_questions(db: Database) -> None:
@@ -271,7 +271,7 @@ def test_groups_that_are_drawn_one_after_the_other_are_those_that_are_drawn_toge
     """At a price at which the noise is zero but for a chance of e^-1000."""
     sql = "SELECT item, MODE(kind), COUNT(*) FROM sales GROUP BY item"
     question = db.sql(sql, epsilon=9000, delta="1e-6")
-    answer = unseal(db._source.run(question.plan))
+    answer = unseal(db.source.run(db.source.compile(question.plan)))
     assert all(cells[1][0] != cells[1][1] for cells in by_group(answer).values())
     whole = drawing.draw(question.query, answer, SystemCoins())
     assert [len(each) for each in whole] == [31, 31, 31]

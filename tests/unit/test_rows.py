@@ -189,7 +189,9 @@ def test_bounds_between_two_doubles_are_those_that_the_engine_clamps_to(
     without, with_ = small(tmp_path / "a", one), small(tmp_path / "b", f"{one}, {two}")
     sql = f"SELECT {aggregate} AS y FROM person"
     question = without.sql(sql, epsilon=1)
-    (before,), (after,) = (unseal(db._source.run(question.plan)).vectors for db in (without, with_))
+    (before,), (after,) = (
+        unseal(db.source.run(db.source.compile(question.plan))).vectors for db in (without, with_)
+    )
     moved = [b - a for a, b in zip(before, after, strict=True)]
     claimed = derive(question.plan)[0].distances.presence
     assert claimed.l1 is not None
@@ -220,7 +222,7 @@ def test_a_column_called_like_the_unit_is_not_taken_for_it(tmp_path: Path) -> No
     db = small(tmp_path / "x", "(7, 1, 1, 3, 'x')")
     inner = "SELECT s.pid, s.u FROM person AS s JOIN person AS t ON s.pid = t.pid"
     sql = f"SELECT SUM(y.u) FROM person AS a LEFT JOIN ({inner}) AS y ON a.pid = y.pid"
-    assert unseal(db._source.run(db.sql(sql, epsilon=1).plan)).vectors == ((3,),)
+    assert unseal(db.source.run(db.source.compile(db.sql(sql, epsilon=1).plan))).vectors == ((3,),)
 
 
 def test_rows_without_a_value_are_counted_in_128_bits() -> None:
@@ -290,7 +292,7 @@ def test_the_pairs_of_a_person_do_not_grow_with_a_square(sql: str, pairs: int, t
     plan = parse(sql, db.policy)
     rows = rows_of(plan.relation, plan.shown)
     where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
-    (found,) = db._source._cursor().execute(f"SELECT COUNT(*) FROM {rows.source}{where}").fetchall()
+    (found,) = db.source._cursor().execute(f"SELECT COUNT(*) FROM {rows.source}{where}").fetchall()
     assert found == (pairs,)
 
 
@@ -327,17 +329,19 @@ def test_few_rows_are_joined_in_full_and_which_are_not_depends_on_the_person_alo
     db = joined(tmp_path, 800)
     sql = "SELECT COUNT(*) FROM visits JOIN labs USING (pid) WHERE x > 0"
     plan = parse(sql, db.policy)
-    assert unseal(db._source.run(plan)).vectors == ((800 * 800 * 1024,),)  # of 900,000 that may weigh in full
+    assert unseal(db.source.run(db.source.compile(plan))).vectors == (
+        (800 * 800 * 1024,),
+    )  # of 900,000 that may weigh in full
 
 
 def test_a_column_that_using_joins_has_one_name(tmp_path: Path) -> None:
     db = joined(tmp_path, 3)
     sql = "SELECT COUNT(DISTINCT pid) FROM visits JOIN labs USING (pid) LEFT JOIN visits AS b USING (pid)"
-    assert unseal(db._source.run(parse(sql, db.policy))).vectors == ((1,),)
+    assert unseal(db.source.run(db.source.compile(parse(sql, db.policy)))).vectors == ((1,),)
     parse("SELECT COUNT(DISTINCT b.pid) FROM visits JOIN visits AS b USING (PID)", db.policy)
     nobody = "(SELECT pid FROM visits WHERE FALSE) AS v"
     sql = f"SELECT COUNT(pid) FROM (SELECT * FROM labs LEFT JOIN {nobody} USING (pid))"
-    assert unseal(db._source.run(parse(sql, db.policy))).vectors == ((3 * 1024,),)
+    assert unseal(db.source.run(db.source.compile(parse(sql, db.policy)))).vectors == ((3 * 1024,),)
     with pytest.raises(QueryRefused, match="visit is a column of several tables"):
         parse("SELECT COUNT(visit) FROM visits JOIN labs USING (pid)", db.policy)
 
@@ -358,6 +362,6 @@ def test_decimals_of_one_person_never_overflow_and_their_old_sums_answer_nothing
         wide = (
             f"SELECT COUNT(*) FROM (SELECT pid, {fold}(m * m * m * m) AS s FROM t GROUP BY pid) WHERE s > 1"
         )
-        assert unseal(db._source.run(db.sql(wide, epsilon="0.1").plan)).vectors[0][0] > 0
+        assert unseal(db.source.run(db.source.compile(db.sql(wide, epsilon="0.1").plan))).vectors[0][0] > 0
         plain = db.sql(f"SELECT AVG(s) FROM (SELECT pid, {fold}(m) AS s FROM t GROUP BY pid)", epsilon="0.1")
         assert plain.plan.repairs == ("sums of one person",)

@@ -15,7 +15,9 @@ from benchmarks.rightness.tuned import cases
 from tests.support import literal
 
 import sfumato as sf
-from sfumato.curator.tuning import ROWS, believed, choose, inserted, nodes, resolve, section
+from sfumato.curator.caps import ROWS, believed, choose, nodes, resolve
+from sfumato.curator.question import asked
+from sfumato.curator.tuning import inserted, section
 from sfumato.errors import BudgetExceeded, InvalidParameter, PolicyError
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Guarantee
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sfumato.curator.database import Database, Question
+    from sfumato.curator.database import Database
+    from sfumato.curator.question import Question
     from sfumato.mechanisms import Private, Step
     from sfumato.queries.plan import Measure
 
@@ -91,7 +94,7 @@ def test_the_engine_shares_each_person_between_two_nodes_exactly(tmp_path: Path)
     db = sf.open(tmp_path / "shop.toml")
     plan = octaves(db, "amount", nodes=40)
     wanted = [sum(cells) for cells in zip(*(hat(amount, 40) for amount in amounts), strict=True)]
-    assert [list(vector) for vector in unseal(db._source.run(plan)).vectors] == [wanted]
+    assert [list(vector) for vector in unseal(db.source.run(db.source.compile(plan))).vectors] == [wanted]
 
 
 def octaves(db: Database, column: str | None, nodes: int = ROWS, centre: int = 0) -> Plan:
@@ -112,9 +115,9 @@ def test_rows_and_centred_totals_are_those_of_persons(tmp_path: Path) -> None:
         (None, 1, 1.0, "c"),
     ]
     db = shop(tmp_path, rows)
-    counted = unseal(db._source.run(octaves(db, None))).vectors[0]
+    counted = unseal(db.source.run(db.source.compile(octaves(db, None)))).vectors[0]
     assert list(counted) == [sum(pair) for pair in zip(hat(2, ROWS), hat(1, ROWS), hat(1, ROWS), strict=True)]
-    centred = unseal(db._source.run(octaves(db, "amount", centre=4))).vectors[0]
+    centred = unseal(db.source.run(db.source.compile(octaves(db, "amount", centre=4)))).vectors[0]
     sizes = (9 + 5, 0, 996)  # clamped to 1000 before the centre is taken off; NULL adds nothing
     assert list(centred) == [sum(each) for each in zip(*(hat(size, ROWS) for size in sizes), strict=True)]
 
@@ -182,7 +185,7 @@ def test_a_larger_price_lets_people_weigh_more_and_more_groups_less() -> None:
 
 
 def test_a_declared_cap_is_passed_only_for_people_who_are_seen() -> None:
-    """With caps declared right, noise alone decided for larger ones now and then; people above it still do."""
+    """Noise alone decided for more than a cap that was right, now and then; people above it still do."""
     dice = np.random.default_rng(5)
     right, wrong = np.full(2000, 4, dtype=np.int64), np.full(2000, 40, dtype=np.int64)
     plain, heeding, beyond = [], [], []
@@ -402,7 +405,7 @@ def test_an_average_near_its_tuned_centre_spends_little_on_its_count(tmp_path: P
     with_caps, _ = db.tune("orders", epsilon="50", columns=["amount"])
     declared = replace(db.policy, tables=(replace(db.policy.tables[0], tuning=with_caps),))
     for sql, most in (("", 0.15), (" GROUP BY kind", 0.3)):
-        question = db._asked(f"SELECT AVG(amount) FROM orders{sql}", declared, Guarantee.parse("1"))
+        question = asked(db, f"SELECT AVG(amount) FROM orders{sql}", declared, Guarantee.parse("1"))
         parts = {type(m).__name__: s.bound().epsilon for m, s in steps_of(question)}
         assert parts["Moments"] is not None
         assert 0.05 <= float(parts["Moments"]) <= most

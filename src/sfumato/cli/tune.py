@@ -8,8 +8,9 @@ import click
 
 from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.curator import show
+from sfumato.curator.caps import choose, nodes
 from sfumato.curator.files import rewrite
-from sfumato.curator.tuning import choose, inserted, nodes, section
+from sfumato.curator.tuning import inserted, section
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies
 from sfumato.queries.plan import PARTS

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.filters import odometer
 from sfumato.curator import show
-from sfumato.curator.repairs import WRONG
+from sfumato.curator.calibrate import count_within
+from sfumato.curator.repairs import WRONG, was_wrong
 from sfumato.mechanisms.guarantee import FINER, decimal
+from sfumato.queries.sensitivity import derive, one_of
+from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfumato.budget import Entry, Share
+    from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee
+    from sfumato.queries.policy import Policy
 
 WIDTH, HEIGHT, EDGE = 640, 320, 48  # of the picture
 SHOWN = 16  # letters of the head
@@ -243,3 +248,25 @@ def worth(left: Guarantee, cost: Guarantee, what: str, error: int) -> str:
     if many == 0:
         return f"Not enough for one more {what} within ± {error:,d} at 95%."
     return f"Enough for about {many:,d} more {what} within ± {error:,d} at 95%."
+
+
+def budget_of(keeper: Keeper) -> Budget:
+    """The budget of a database as it stands."""
+    ledger, policy = keeper.ledger, keeper.policy
+    spent, limit = ledger.spent, ledger.limit
+    facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
+    return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, policy), keeper.said.bound)
+
+
+def _good_for(policy: Policy, left: Guarantee) -> str:
+    """How many more plain counts of the first table are left, at an error of ten people's rows."""
+    for table in policy.tables:
+        if not table.public:
+            name = table.name.replace('"', '""')
+            plan = parse(f'SELECT COUNT(*) FROM "{name}"', policy)
+            (derivation,) = derive(plan)
+            measure = plan.measures[0]
+            cost, error = count_within(measure, derivation.distances, left.of(Fraction(0)), one_of(measure))
+            cost = cost.of(max(cost.amount, policy.least), cost.delta)
+            return worth(left, cost, f"COUNT(*) of {table.name}", error)
+    return ""

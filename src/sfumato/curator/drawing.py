@@ -1,11 +1,9 @@
-"""What is paid for and drawn together: the plans that are run, and the steps of noise that go with each."""
+"""What is run and drawn for what was paid, all of it sealed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.calibrate import Query
 from sfumato.curator.release import write_key
 from sfumato.mechanisms import Mechanism, Partition
 from sfumato.sources.running import all_of_them
@@ -13,43 +11,48 @@ from sfumato.sources.running import all_of_them
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sfumato.budget import Draw, Receipt
+    from sfumato.budget import Draw
+    from sfumato.curator.calibrate import Query
+    from sfumato.curator.path import Work
     from sfumato.exact.coins import Coins
-    from sfumato.mechanisms import Guarantee, Spend
-    from sfumato.queries.plan import Plan
-    from sfumato.sources.answers import Answer
+    from sfumato.exact.secret import Secret
+    from sfumato.sources.answers import Answer, Compiled
+    from sfumato.sources.duckdb import DuckDB
+    from sfumato.sources.halt import Halt
     from sfumato.sources.running import Choose
+
+    Runs = dict[tuple[object, ...], Secret[Answer]]
 
 PART = 1 << 20  # cells for which noise is drawn at once
 
 
-@dataclass(frozen=True, slots=True)
-class Paid:
-    """What was charged for questions, and what is run and drawn for each of them."""
+def work(source: DuckDB, parts: Sequence[tuple[Compiled, Query]], coins: Coins) -> Work:
+    """All vectors of all parts, one after the other; what is asked twice is run once, and drawn twice."""
 
-    receipt: Receipt
-    parts: tuple[tuple[Plan, Query], ...]
+    def done(halt: Halt | None) -> Secret[Draw]:
+        runs: Runs = {}
+        first, *rest = [drawn(source, compiled, query, coins, runs, halt) for compiled, query in parts]
+        for each in rest:
+            first = first.beside(each).map(lambda pair: pair[0] + pair[1])
+        return first
 
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A stored release: the plans by which its integers are read, and the steps by which they were drawn."""
-
-    receipt: Receipt
-    parts: tuple[tuple[Plan, Query], ...]
-    drawn: Draw
+    return done
 
 
-def parted(
-    plans: Sequence[Plan], spend: Spend, prices: Sequence[Guarantee]
-) -> tuple[tuple[Plan, Query], ...]:
-    """Steps that were charged together, each with the plan that they are for."""
-    parts, start = [], 0
-    for plan, price in zip(plans, prices, strict=True):
-        end = start + len(plan.measures)
-        parts.append((plan, Query(spend[start:end], price)))
-        start = end
-    return tuple(parts)
+def drawn(
+    source: DuckDB, compiled: Compiled, query: Query, coins: Coins, runs: Runs, halt: Halt | None = None
+) -> Secret[Draw]:
+    """Run it and add the noise. `runs` holds what was run before for the same charge.
+
+    Private groups are chosen for each question by itself, so what is measured is run for each.
+    """
+    plan = compiled.plan
+    if plan.private_keys:
+        return source.run(compiled, chooser(query, coins), halt).map(lambda each: draw(query, each, coins))
+    measured = (plan.relation, plan.keys, plan.measures)
+    if measured not in runs:
+        runs[measured] = source.run(compiled, halt=halt)
+    return runs[measured].map(lambda answer: draw(query, answer, coins))
 
 
 def chooser(query: Query, coins: Coins) -> Choose:
@@ -64,15 +67,15 @@ def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
     Noise and choices of different groups are independent, so groups that are drawn one after the other have
     the law of all of them together; no more than `PART` cells are held at once.
     """
-    drawn: list[tuple[int | str, ...]] = []
+    found: list[tuple[int | str, ...]] = []
     for step, vector in zip(query.steps, answer.vectors, strict=True):
         mechanism = step.mechanism
         if isinstance(mechanism, Partition):
-            drawn.append(tuple(map(write_key, answer.groups)))
+            found.append(tuple(map(write_key, answer.groups)))
             continue
         assert isinstance(mechanism, Mechanism)
         cells = len(vector) // max(len(answer.groups), 1)
         size = cells * max(1, PART // max(cells, 1))
         parts = (vector[start : start + size] for start in range(0, len(vector), max(size, 1)))
-        drawn.append(tuple(y for part in parts for y in mechanism.law(part).draw(coins)))
-    return tuple(drawn)
+        found.append(tuple(y for part in parts for y in mechanism.law(part).draw(coins)))
+    return tuple(found)

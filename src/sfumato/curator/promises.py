@@ -28,6 +28,7 @@ from sfumato.budget.filters import FINE, UNIT, odometer
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound
 from sfumato.queries import former, forms
+from sfumato.queries import policy as policies
 from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
 from sfumato.utility import guessing
@@ -538,3 +539,14 @@ def _size(amount: Fraction) -> float:
 def _units(size: float) -> int:
     """In whole units, rounded down."""
     return ALL if not math.isfinite(size) else min(math.floor(size * (1 - 1e-12) * UNIT), ALL)
+
+
+def judges_of(policy: Policy, read: Read) -> tuple[Judge, ...]:
+    """What every promise of a policy means; refused, with its place, if one cannot be kept."""
+    judges = tuple(Judge(promise, policy, read) for promise in policy.promises)
+    for n, judge in enumerate(judges):
+        try:
+            judge.check()
+        except InvalidParameter as error:
+            raise policies.problem(policy, ("promise", str(n)), str(error)) from None
+    return judges

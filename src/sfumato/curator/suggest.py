@@ -15,15 +15,17 @@ import numpy as np
 
 from sfumato.budget.filters import UNIT
 from sfumato.curator import show
-from sfumato.curator.promises import ALL, LARGE, most, points
+from sfumato.curator.promises import ALL, LARGE, Judge, most, points
+from sfumato.queries.promises import promise_of
 from sfumato.utility import guessing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sfumato.budget.book import Limit
-    from sfumato.curator.promises import Judge, Lost
+    from sfumato.curator.promises import Lost, Read
     from sfumato.mechanisms import Guarantee
+    from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Part
 
 WIDTH, HEIGHT, EDGE = 300, 260, 44  # of one panel
@@ -536,3 +538,10 @@ class Standing:
 
 def _percent(share: float) -> str:
     return points(share).removesuffix(" percentage points") + "%"
+
+
+def suggested(wanted: dict[str, Any], policy: Policy, read: Read, lost: Callable[[str], Lost]) -> Suggestion:
+    """What a promise in these words would come to."""
+    judge = Judge(promise_of(wanted, policy.tables, policy.budget), policy, read)
+    judge.check()
+    return Suggestion(judge, lost(judge.relation))

@@ -17,7 +17,7 @@ Value = str | int | float | datetime.date | datetime.datetime
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was found out, privately, about a column: see `curator.tuning`."""
+    """What was found out, privately, about a column: see `curator.caps`."""
 
     centre: Fraction
     total: Fraction  # of |value| of one person, beyond which people are few

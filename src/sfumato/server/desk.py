@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from sfumato.curator.batch import Batch
 from sfumato.curator.database import open as open_database
 from sfumato.errors import (
     AccessDenied,
@@ -50,8 +51,10 @@ from sfumato.server.watch import Running, Watch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from sfumato.curator.database import Batch, Database, Question
+    from sfumato.curator.database import Database
     from sfumato.curator.explanation import Explanation
+    from sfumato.curator.keeper import Keeper
+    from sfumato.curator.question import Question
     from sfumato.curator.release import Release, Releases
     from sfumato.queries.plan import Plan
     from sfumato.server.people import Person, Role
@@ -116,7 +119,7 @@ class Shown:
         return form
 
 
-class Asked(Protocol[T_co]):
+class Releasing(Protocol[T_co]):
     """Something that is charged and released."""
 
     def release(self) -> T_co:
@@ -403,7 +406,7 @@ class Desk:
         if changed:
             await self.open_anew(database)
             raise _Outdated
-        self._check_deadline(*[question.plan] * question.parts)
+        self._check_deadline(*[question.plan] * question.releases)
         return Shown(await self._new(caller, database, question, retried, wanted))
 
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> Retried | None:
@@ -431,7 +434,7 @@ class Desk:
         check_size(*asked)
         view = self._view(caller.person.name, asked[0].database)
         questions = [replace(each, database=view) for each in asked]
-        batch = await self.in_turn(caller, lambda: view.batch(questions, delta=delta))
+        batch = await self.in_turn(caller, lambda: Batch.of(view, questions, delta))
         who = caller.person.name
         together = replace(wanted[0], delta=delta)  # so that the key stands for this delta, too
         retried = self._retried(who, batch, key, together, *wanted)
@@ -457,15 +460,15 @@ class Desk:
         policy, alike = self.database.policy, self.database.alike
         return sum(deadline(plan, policy, self.settings.pace, alike) for plan in plans)
 
-    def _view(self, who: str, database: Database) -> Database:
+    def _view(self, who: str, database: Keeper) -> Keeper:
         """The database as somebody asks it: at the pace of deadlines."""
         return database.on_behalf_of(who, lambda receipt, *plans: self._paced(who, receipt, *plans))
 
     async def _new(
         self,
         caller: Caller,
-        database: Database,
-        asked: Asked[T],
+        database: Keeper,
+        asked: Releasing[T],
         retried: Retried | None,
         *wanted: Wanted,
     ) -> T:
@@ -481,12 +484,12 @@ class Desk:
         if self._running[who] >= self.settings.running:
             raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
         self._running[who] += 1
-        act = (cast("Asked[T]", retried) if retried else asked).release
+        act = (cast("Releasing[T]", retried) if retried else asked).release
         running = self._run(who, same, lambda: self._released(caller, database, act))
         task = self._begun[same] = self._turns.begin(running)
         return await asyncio.shield(task)
 
-    def _released(self, caller: Caller, database: Database, act: Callable[[], T]) -> T:
+    def _released(self, caller: Caller, database: Keeper, act: Callable[[], T]) -> T:
         """Release it, if whoever asked may still ask, and of this policy: it may have waited for a thread."""
         who, people = caller.person.name, self.people
         person = people.still(who, caller.token) if caller.token else people.get(who)
@@ -640,7 +643,7 @@ class Desk:
             return (0,)
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    async def open_anew(self, database: Database) -> None:
+    async def open_anew(self, database: Keeper) -> None:
         """Open what changed since it was opened, if nobody did yet; or nothing is answered."""
         if database is self.database:
             self._stamp = ()
@@ -677,7 +680,7 @@ def _ended(running: Running) -> SfumatoError:
     return ServerError(f"the server was stopped while the question ran. {stays}: ask again when it is back.")
 
 
-def has_changed(database: Database) -> bool:
+def has_changed(database: Keeper) -> bool:
     """Whether the data changed since they were opened; refused if the owner has to read them first."""
     try:
         database.check_version()

@@ -12,7 +12,8 @@ from sfumato.queries.sql import LONGEST
 
 if TYPE_CHECKING:
     from sfumato.budget import Ledger
-    from sfumato.curator.database import Batch, Question
+    from sfumato.curator.batch import Batch
+    from sfumato.curator.question import Question
     from sfumato.curator.release import Release, Releases
     from sfumato.queries.parameters import Given
 
@@ -69,7 +70,10 @@ class Retried:
         there is nothing that a retry could pay twice."""
         noted = self._noted()
         for each in noted:
-            if self._is_it(each["key"]) and (kept := self.asked.kept(version=each["version"])) is not None:
+            if (
+                self.asked.is_or_was(each["key"])
+                and (kept := self.asked.kept(version=each["version"])) is not None
+            ):
                 return kept
         return None if noted else self.asked.kept()
 
@@ -79,7 +83,7 @@ class Retried:
             return stored
         ledger, noted = self.ledger, self._noted()
         version = ledger.data_version
-        if not noted or noted[-1]["version"] != version or not self._is_it(noted[-1]["key"]):
+        if not noted or noted[-1]["version"] != version or not self.asked.is_or_was(noted[-1]["key"]):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
                 raise KeyReused(
                     "what was asked under this idempotency key is paid for, but data or policy changed, "
@@ -94,13 +98,6 @@ class Retried:
         if ledger.data_version != version:  # the data changed in between
             self._note(ledger.data_version)
         return found
-
-    def _is_it(self, key: str) -> bool:
-        """Whether the question is, or was, known by this."""
-        if key in self.asked.keys:
-            return True
-        former = self.asked.database.may_be_former(self.asked)
-        return former and key == self.asked.formerly([each.former for each in self.asked.questions])
 
     def _note(self, version: int) -> None:
         facts = {"asked": _fingerprint(*self.wanted), "key": self.asked.key, "version": version}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sfumato.queries.declared import Value
+    from sfumato.queries.plan import Plan
 
     Group = tuple[Value, ...]
 
@@ -83,5 +84,19 @@ class Statements:
 
     @property
     def texts(self) -> tuple[str, ...]:
+        """One after the other."""
         first = (*self.making, self.counting, self.naming, self.choosing)
         return (*(text for text in first if text), *self.measuring)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan as an engine gets it: printed before anything is charged for it."""
+
+    plan: Plan
+    statements: Statements
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is run, one after the other."""
+        return self.statements.texts

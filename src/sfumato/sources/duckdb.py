@@ -18,6 +18,7 @@ from sfumato.errors import NotRead, SourceError
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
 from sfumato.sources import reading
+from sfumato.sources.answers import Compiled
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import field_text, quoted, typed
 from sfumato.sources.files import log_of, states_of
@@ -167,7 +168,13 @@ class DuckDB:
 
     # The secret ---------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan, choose: Choose = all_of_them, halt: Halt | None = None) -> Secret[Answer]:
+    def compile(self, plan: Plan) -> Compiled:
+        """A plan as the engine will get it."""
+        return Compiled(plan, statements(plan, self.copy))
+
+    def run(
+        self, compiled: Compiled, choose: Choose = all_of_them, halt: Halt | None = None
+    ) -> Secret[Answer]:
         """The exact answer, sealed. Whatever goes wrong in the engine looks the same from outside; so does
         that the files changed meanwhile, of which a plan may read some twice, and that it was stopped.
 
@@ -178,7 +185,7 @@ class DuckDB:
         (law 3: an error is an output). What fails is run again in an engine without one: slower, but total.
         What was stopped (`halt`) is not.
         """
-        printed, stopped = self.statements(plan), halt or Halt()
+        plan, printed, stopped = compiled.plan, compiled.statements, halt or Halt()
 
         def unchanged() -> Answer:
             whole = self._chosen if plan.private_keys else self._whole
@@ -219,14 +226,6 @@ class DuckDB:
             plain = self._cursor(plain=True)
             _heeded(plain, halt, lambda each: counted(each, printed))
             return _heeded(plain, halt, lambda each: answered(each, plan, printed, chosen))
-
-    def statements(self, plan: Plan) -> Statements:
-        """What `run` runs."""
-        return statements(plan, self.copy)
-
-    def texts(self, plan: Plan) -> tuple[str, ...]:
-        """The same, one after the other."""
-        return self.statements(plan).texts
 
     def check_version(self) -> None:
         """Refuse to answer from data that are known to be of yesterday: from files that were replaced."""

@@ -1,0 +1,248 @@
+"""What a question and a batch of them have in common: how they are found, paid for, run and read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sfumato.curator.calibrate import Query
+from sfumato.curator.drawing import work
+from sfumato.curator.path import Bill, pay
+from sfumato.curator.refusals import check_least
+from sfumato.curator.release import Release
+from sfumato.errors import Halted
+from sfumato.queries import forms
+from sfumato.queries.sensitivity import derive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from sfumato.budget import Draw, Receipt
+    from sfumato.curator.keeper import Keeper
+    from sfumato.mechanisms import Guarantee, Spend
+    from sfumato.queries.plan import Plan
+    from sfumato.sources.answers import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored release: the plans by which its integers are read, and the steps by which they were drawn."""
+
+    receipt: Receipt
+    parts: tuple[tuple[Plan, Query], ...]
+    drawn: Draw
+
+
+class Part(Protocol):
+    """One question, as it is charged alone or with others."""
+
+    @property
+    def plan(self) -> Plan:
+        """What is run for it."""
+
+    @property
+    def compiled(self) -> Compiled:
+        """The same as the engine will get it: printed before the charge."""
+
+    @property
+    def query(self) -> Query:
+        """The steps of noise that are drawn for it."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is no question by itself, but some of what is spent on caps for one."""
+
+    @property
+    def whole(self) -> Guarantee:
+        """The price that was asked for."""
+
+    @property
+    def meaning(self) -> list[Any]:
+        """What the integers that are drawn for it mean."""
+
+    @property
+    def former(self) -> Plan:
+        """Its plan as it was before questions had a stored form."""
+
+    @property
+    def unwatched(self) -> Plan:
+        """Its plan as it is where no column has a distance of its own."""
+
+    def meant(self, meaning: list[Any]) -> Plan | None:
+        """The plan by which stored integers are read, if they are an answer to it."""
+
+
+class Asked(ABC):
+    """What is charged at once, and known by one name."""
+
+    __slots__ = ()
+    database: Keeper  # what it is asked of
+
+    @property
+    @abstractmethod
+    def questions(self) -> Sequence[Part]:
+        """The questions, at least one."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """All of it on one line, for the history."""
+
+    @property
+    @abstractmethod
+    def slack(self) -> Fraction:
+        """What it may take of delta, where it has no pure epsilon."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """What it is known by: the first is written, all are looked up."""
+
+    @abstractmethod
+    def formerly(self, plans: Sequence[Plan]) -> str:
+        """What it was known by before questions had a stored form."""
+
+    @property
+    def key(self) -> str:
+        """What it is known by."""
+        return self.keys[0]
+
+    @property
+    def spend(self) -> Spend:
+        """The steps of all questions."""
+        return tuple(step for each in self.questions for step in each.query.spend)
+
+    @property
+    def prices(self) -> tuple[Guarantee, ...]:
+        """What was asked to be spent on each."""
+        return tuple(each.query.asked for each in self.questions)
+
+    @property
+    def breaks(self) -> str:
+        """The promise that it would break, in words."""
+        return self.database.said.breaks(self.spend, self.slack)
+
+    @property
+    def may_be_former(self) -> bool:
+        """Whether an answer may be stored under a name of before: not where it was read wrongly then."""
+        return self.database.ledger.has_former and not any(each.plan.repairs for each in self.questions)
+
+    def is_or_was(self, key: str) -> bool:
+        """Whether it is, or was, known by this."""
+        return key in self.keys or (
+            self.may_be_former and key == self.formerly([each.former for each in self.questions])
+        )
+
+    def stored(self, version: int | None = None) -> Stored | None:
+        """What is stored for it, about the data as they are or as they were."""
+        ledger = self.database.ledger
+        kept = ledger.kept(self.keys, asked=self.prices, version=version)
+        plans = [] if kept is None else _meant(self.questions, kept.meaning)
+        if not plans and self.may_be_former:
+            plans = [each.former for each in self.questions]
+            sizes = [len(plan.measures) for plan in plans]
+            kept = ledger.kept(self.formerly(plans), asked=self.prices, sizes=sizes, version=version)
+        if kept is None or not plans:
+            return None
+        paid = [kept.receipt.price] if len(plans) == 1 else self.prices
+        return Stored(kept.receipt, _parted(plans, kept.spend, paid), kept.drawn)
+
+    def answered(self) -> Stored:
+        """What is stored for it; else it is paid for, run and drawn now (`path`)."""
+        if (stored := self.stored()) is not None:
+            return stored  # asked before: free
+        keeper = self.database
+        keeper.check_version()
+        parts, receipt = self._waiting()
+        if receipt is None:  # only what is charged has a least price
+            check_least(keeper.policy, [each.whole for each in self.questions if not each.is_part])
+        compiled = [(self._compiled(plan), query) for plan, query in parts]
+        receipt, drawn = pay(
+            keeper.ledger,
+            self.bill(),
+            work(keeper.source, compiled, keeper.coins),
+            pace=keeper.pace(tuple(plan for plan, _ in parts)),
+            receipt=receipt,
+        )
+        return Stored(receipt, parts, drawn)
+
+    def bill(self) -> Bill:
+        """What is charged for it."""
+        return Bill(
+            self.spend,
+            self.key,
+            self.text,
+            analyst=self.database.analyst,
+            slack=self.slack,
+            asked=self.prices,
+            meaning=tuple(each.meaning for each in self.questions),
+        )
+
+    def _compiled(self, plan: Plan) -> Compiled:
+        """What the engine gets for a plan: as it was shown, unless the plan is one of before."""
+        shown = (each.compiled for each in self.questions if each.plan is plan)
+        return next(shown, None) or self.database.source.compile(plan)
+
+    def _waiting(self) -> tuple[tuple[tuple[Plan, Query], ...], Receipt | None]:
+        """What is run and drawn; with a receipt, if it was charged before and its release never stored.
+
+        Then what was charged is what is drawn: its steps must be those of the measures that would be run now,
+        at the distances that hold now.
+        """
+        keeper, prices = self.database, self.prices
+        ledger, plans = keeper.ledger, [each.plan for each in self.questions]
+        now = tuple((each.plan, each.query) for each in self.questions)
+        found = ledger.unredeemed(self.keys, prices, meaning=[meaning_of(plan) for plan in plans])
+        if found is None and keeper.watched:  # it was paid for before its column was promised
+            plans = [each.unwatched for each in self.questions]
+            found = ledger.unredeemed(self.keys, prices, meaning=[meaning_of(plan) for plan in plans])
+        if found is None and self.may_be_former:
+            plans = [each.former for each in self.questions]
+            sizes = [len(plan.measures) for plan in plans]
+            found = ledger.unredeemed([self.formerly(plans)], prices, sizes=sizes)
+        if found is None:
+            return now, None
+        receipt, spend = found
+        if ledger.is_held(receipt.number):
+            raise Halted(keeper.policy.name, receipt.number)
+        derived = [each.distances for plan in plans for each in derive(plan, keeper.watched)]
+        if [step.distances for step in spend] != derived:
+            return now, None
+        return _parted(plans, spend, prices), receipt
+
+
+def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
+    """The releases of all questions that were charged together."""
+    releases, start = [], 0
+    for plan, query in stored.parts:
+        end = start + len(query.steps)
+        facts = (stored.receipt, keeper.left, keeper.analyst, keeper.said.gains(query, paid=True))
+        releases.append(Release(keeper.policy.name, plan, query, stored.drawn[start:end], *facts))
+        start = end
+    return tuple(releases)
+
+
+def meaning_of(plan: Plan) -> list[Any]:
+    """What the integers that are drawn for a plan mean, in a form that stays."""
+    return [forms.measure(each) for each in plan.measures]
+
+
+def _parted(
+    plans: Sequence[Plan], spend: Spend, prices: Sequence[Guarantee]
+) -> tuple[tuple[Plan, Query], ...]:
+    """Steps that were charged together, each with the plan that they are for."""
+    parts, start = [], 0
+    for plan, price in zip(plans, prices, strict=True):
+        end = start + len(plan.measures)
+        parts.append((plan, Query(spend[start:end], price)))
+        start = end
+    return tuple(parts)
+
+
+def _meant(parts: Sequence[Part], meaning: Sequence[list[Any]]) -> list[Plan]:
+    """The plans by which stored integers are read; none if they cannot be."""
+    found = [part.meant(each) for part, each in zip(parts, meaning, strict=True)]
+    plans = [plan for plan in found if plan is not None]
+    return plans if len(plans) == len(found) else []

@@ -1,0 +1,115 @@
+"""Questions that are fixed before the first answer, as one charge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.curator import names
+from sfumato.curator.asked import Asked, shown
+from sfumato.curator.question import check_delta
+from sfumato.curator.release import Releases
+from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import Guarantee
+from sfumato.mechanisms.guarantee import FINER, decimal
+from sfumato.queries import former
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sfumato.curator.keeper import Keeper
+    from sfumato.curator.question import Question
+    from sfumato.mechanisms.guarantee import Number
+    from sfumato.queries.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Batch(Asked):
+    """Questions that are charged and released together. Looking at it never spends.
+
+    In epsilon or in rho the price is the sum of theirs. With a delta it is the epsilon of their common
+    privacy loss, which for many questions is far below the sum.
+
+    Guarantee: the price, for all of them together. Proof: no question depends on an answer of the batch, so
+    the steps are fixed in advance (`sfumato.budget.loss`); in the ledger it is one step of a filter.
+    """
+
+    database: Keeper
+    together: tuple[Question, ...]
+    delta: Fraction  # that all of them take
+
+    @classmethod
+    def of(cls, keeper: Keeper, questions: Iterable[Question], delta: Number | None) -> Batch:
+        """The batch of these questions, at a delta for all, or at the sum of theirs."""
+        check_delta(keeper.ledger.total, delta)
+        asked = tuple(questions)
+        lost = sum((step.bound().delta for each in asked for step in each.query.steps), Fraction(0))
+        theirs = sum((each.query.slack for each in asked), Fraction(0))
+        slack = theirs if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
+        if slack < lost:
+            advice = (
+                f"private groups among the questions take {decimal(lost, FINER)} of it: give at least that"
+            )
+            raise InvalidParameter("delta", delta, advice)
+        return cls(keeper, asked, slack)
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise InvalidParameter("questions", "none", "give at least one: db.batch([db.sql(...), ...])")
+        if any(question.database is not self.database for question in self.questions):
+            raise InvalidParameter("questions", "of two databases", "ask those of one database together")
+        if any(question.tuning is not None for question in self.questions):
+            raise InvalidParameter("questions", "with tune", "tune first (db.tune), or ask each by itself")
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Its questions, in their order."""
+        return self.together
+
+    @property
+    def slack(self) -> Fraction:
+        """What it takes of delta, where it has no pure epsilon."""
+        return self.delta
+
+    @property
+    def text(self) -> str:
+        """The questions on one line, for the history."""
+        return f"batch of {len(self.questions)}: " + "; ".join(each.text for each in self.questions)
+
+    @property
+    def price(self) -> Guarantee:
+        """What `release()` charges at most."""
+        return self.database.ledger.price_of(self.spend, self.slack)
+
+    @property
+    def apart(self) -> Guarantee:
+        """What the questions would cost if they were asked one by one."""
+        prices = [question.price for question in self.questions]
+        delta = sum((price.delta for price in prices), Fraction(0))
+        return self.price.of(sum((price.amount for price in prices), Fraction(0)), delta)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the batch is known by: the first is written, all are looked up."""
+        return names.batch([question.keys for question in self.questions])
+
+    def formerly(self, plans: Sequence[Plan]) -> str:
+        """What it was known by before questions had a stored form."""
+        return former.batch([self.database.names.former(plan) for plan in plans])
+
+    def kept(self, *, version: int | None = None) -> Releases | None:
+        """The stored releases that answer the batch, about the data as they are or as they were; free."""
+        stored = self.stored(version)
+        return None if stored is None else Releases(shown(self.database, stored))
+
+    def release(self) -> Releases:
+        """Spend the price and get all the numbers; asking the same batch again is free."""
+        return Releases(shown(self.database, self.answered()))
+
+    def __repr__(self) -> str:
+        lines = [f"  {question.text}" for question in self.questions]
+        lines.append(
+            f"  cost {self.price} together when released ({self.apart} one by one), nothing until then."
+        )
+        return "\n".join(lines)
