@@ -35,6 +35,9 @@ name = "shop"
 [budget]
 epsilon = "10000"
 delta = "0.1"
+[units]
+people = ["orders.person", "people.person"]
+sales = ["sales"]
 [tables.orders]
 unit = "person"
 rows_per_person = 5

@@ -13,7 +13,7 @@ from fractions import Fraction
 from operator import le, lt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sfumato.budget import filters, record, shares
+from sfumato.budget import filters, record, shares, subjects
 from sfumato.budget.entries import ALL, FIRST, SECOND, SEEN, Line, hashed, units
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.store import FORM
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sfumato.budget.shares import Share
     from sfumato.budget.store import Store
+    from sfumato.budget.subjects import Units
     from sfumato.mechanisms import Guarantee
 
 Wish = dict[str, Any]  # what is to be written; and what came of it
@@ -49,6 +50,7 @@ class Limit(NamedTuple):
     made: str
     declared: str = ""  # and this, in what was stored before
     about: str = ""
+    units: Units = ()  # whose charges count; none: all of them
 
     def allows(self, lost: Sequence[int]) -> bool:
         """Whether charges may come to this."""
@@ -61,18 +63,22 @@ class Limit(NamedTuple):
     def implies(self, other: Limit) -> bool:
         """Whether it is about the same and allows nothing that the other does not."""
         same = (self.relation, self.about) == (other.relation, other.about)
-        return same and all(map(other.allows, self.corners))
+        all_counted = not self.units or (bool(other.units) and {*other.units} <= {*self.units})
+        return same and all_counted and all(map(other.allows, self.corners))
 
     def as_dict(self) -> dict[str, Any]:
         """As it is stored."""
-        return {**self._asdict(), "corners": [list(corner) for corner in self.corners]}
+        units = {"units": [list(unit) for unit in self.units]} if self.units else {}
+        facts = {name: each for name, each in self._asdict().items() if name != "units"}
+        return {**facts, "corners": [list(corner) for corner in self.corners], **units}
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Limit:
         """As it was stored."""
         corners = tuple((a, b, c) for a, b, c in stored["corners"])
         later = stored.get("declared", ""), stored.get("about", "")
-        return cls(stored["relation"], corners, stored["told"], stored["made"], *later)
+        units = tuple(tuple(unit) for unit in stored.get("units", ()))
+        return cls(stored["relation"], corners, stored["told"], stored["made"], *later, units)
 
 
 class Withdrawn(NamedTuple):
@@ -104,14 +110,18 @@ class Book:
         clock: Callable[[], float],
         home: Home | None = None,
         stands: Callable[[Home], bool] = lambda _: False,
+        tables: dict[str, Any] | None = None,
     ) -> None:
         self.store, self.name, self.total = store, name, total
+        self._tables = tables or {}
         self._policy, self._clock = policy, clock
         self._home, self._stands = home, stands
         self.witness = Witness(path)
         self._identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
-        self._sums: dict[str, tuple[Line, list[int]]] = {}  # by relation: up to which entry, and what it lost
+        self._sums: dict[
+            tuple[str, str, Units], tuple[Line, list[int]]
+        ] = {}  # up to which entry, what was lost
         self._totals: tuple[Line, dict[str, list[int]]] = (FIRST, {})  # up to which entry, and by policy
 
     # Writing ------------------------------------------------------------------------------------------
@@ -136,15 +146,18 @@ class Book:
         topic = _charge_topic(found, wish["spend"], wish.get("meaning"))
         if (earlier := self._at_topic(topic)) is not None:
             return {"receipt": earlier.facts, "new": False}
+        tables = wish.get("tables", {})
+        if other := self.other_unit(name, tables):
+            return {"refused": "unit", **other}
         last, limit = self.last(), self.limit(wish["limit"])
         left = [most - spent for most, spent in zip(limit, (last.spent, last.lost), strict=True)]
         if amount > left[0] or slack > left[1]:
             return {"refused": "total", "left": [max(each, 0) for each in left]}
         promises = self._in_force(wish)
-        if broken := self._broken_promise(wish["lost"], promises):
-            whose, promise = broken
+        if broken := self._broken_promise(wish, promises):
+            maker, promise = broken
             left = [max(each, 0) for each in left]
-            return {"refused": "promise", "left": left, "whose": whose, "told": promise.told}
+            return {"refused": "promise", "left": left, "whose": maker, "told": promise.told}
         given, now = self.shares(), max(wish["at"], last.at)
         share = shares.of(analyst, given)
         if share is None and analyst and given:
@@ -156,10 +169,12 @@ class Book:
                 return {"refused": "share", "left": list(room), "share": share.name, "again": again}
         body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
         body |= {each: wish[each] for each in ("lost", *STORED) if each in wish}
+        body |= {"unit": wish["unit"]} if wish.get("unit") else {}
         made = sorted({promise.made for _, promise in promises})
         body["under"] = {"total": limit, **({"promises": made} if made else {})}
         who = share.name if share else analyst
         line = self.append("charge", now, body, who=who, topic=topic, found=found, price=(amount, slack))
+        self._note_units(name, tables, now)
         return {"receipt": line.facts, "new": True}
 
     def _in_force(self, wish: Wish) -> list[tuple[str, Limit]]:
@@ -169,15 +184,44 @@ class Book:
         own = [(wish["name"], Limit.of(limit)) for limit in wish.get("promises", ())]
         return list(dict.fromkeys(known + own))
 
-    def _broken_promise(
-        self, lost: dict[str, list[int]], promises: Sequence[tuple[str, Limit]]
-    ) -> tuple[str, Limit] | None:
+    def _broken_promise(self, wish: Wish, promises: Sequence[tuple[str, Limit]]) -> tuple[str, Limit] | None:
         """The first promise that a charge would break, and the database that made it."""
+        charge = {"database": wish["name"], "unit": wish.get("unit")}
         for name, limit in promises:
-            price = lost.get(limit.relation, lost["value"])
-            if not limit.allows([a + b for a, b in zip(self.lost(limit.relation), price, strict=True)]):
+            if not subjects.counts(charge, name, limit.units):
+                continue
+            price = wish["lost"].get(limit.relation, wish["lost"]["value"])
+            so_far = self.lost(limit.relation, name, limit.units)
+            if not limit.allows([a + b for a, b in zip(so_far, price, strict=True)]):
                 return name, limit
         return None
+
+    def _note_units(self, name: str, tables: dict[str, Any], now: int) -> None:
+        """How tables say whose their rows are, from their first charge on."""
+        known = self.units(name)
+        new = {table: form for table, form in tables.items() if known.get(table, (None,))[0] != form}
+        if new:
+            self.append("unit", now, {"database": name, "tables": new}, found=f"units/{name}")
+
+    def units(self, name: str) -> dict[str, tuple[dict[str, Any], int]]:
+        """How the tables of a database say whose their rows are, and which entry says so."""
+        rows = self.store.read(
+            "SELECT number, body FROM entries WHERE found = ? ORDER BY number", (f"units/{name}",)
+        )
+        return {
+            table: (form, number)
+            for number, body in rows
+            for table, form in json.loads(body)["tables"].items()
+        }
+
+    def other_unit(self, name: str, tables: dict[str, Any]) -> dict[str, Any]:
+        """The first table that says otherwise than when it was charged for; nothing if there is none."""
+        known = self.units(name) if tables else {}
+        for table, form in tables.items():
+            if table in known and not subjects.is_kept(known[table][0], form):
+                before, number = known[table]
+                return {"table": table, "before": before, "now": form, "number": number}
+        return {}
 
     def _keep(self, wish: Wish) -> Wish:
         topic = f"release/{wish['number']}/{wish['turn']}"
@@ -305,17 +349,23 @@ class Book:
         ]
         return tuple(each for each in gone if (each.database, each.limit.made) not in in_force)
 
-    def lost(self, relation: str) -> list[int]:
-        """What all charges come to under a relation, in units; only new ones are read."""
-        seen, sums = self._sums.get(relation, (FIRST, [0, 0, 0]))
+    def lost(self, relation: str, name: str = "", units: Units = ()) -> list[int]:
+        """What charges come to under a relation, in units of money; only new ones are read.
+
+        All of them; or those that count for some units of the people of a database.
+        """
+        key = (relation, name, units)
+        seen, sums = self._sums.get(key, (FIRST, [0, 0, 0]))
         if seen is not FIRST and self._head_at(seen.number) != seen.head:
             seen, sums = FIRST, [0, 0, 0]  # what was seen was never written, or is of another ledger
         last = self.last()
         if seen.number < last.number:
             for line in self.lines("charge", "restored", after=seen.number):
+                if units and not subjects.counts(json.loads(line.body), name, units):
+                    continue
                 lost = self._lost(line)
                 sums = [a + b for a, b in zip(sums, lost.get(relation, lost["value"]), strict=True)]
-            self._sums[relation] = (last, sums)
+            self._sums[key] = (last, sums)
         return sums
 
     def _lost(self, line: Line) -> dict[str, list[int]]:
@@ -389,8 +439,8 @@ class Book:
 
     def binding(self, total: Sequence[int], name: str) -> str:
         """The policy whose total is the least, if that is another one and gives less than this."""
-        others = [(each, whose) for whose, each in self.totals().items() if whose != name]
-        return next((whose for each, whose in sorted(others) if any(map(lt, each, total))), "")
+        others = [(each, other) for other, each in self.totals().items() if other != name]
+        return next((other for each, other in sorted(others) if any(map(lt, each, total))), "")
 
     def lines(self, *kinds: str, after: int = -1) -> Iterator[Line]:
         """All entries, or those of some kinds: a few thousand at a time, and nothing is held open between."""
@@ -421,10 +471,13 @@ class Book:
         if not accept:
             self._check(last, self.witness.of_ledger(self._identity))
         self._check_home()
+        self._check_units()
         with self.store.writing():
             if accept:
                 self._make_up(last, former)
             self._note_policy()
+            if self.was_charged and not self.units(self.name):  # by a version that did not note them
+                self._note_units(self.name, self._tables, self.now())
         self.note_witness()
 
     def _check_home(self) -> None:
@@ -442,6 +495,18 @@ class Book:
                     'the same name = "..." under [source]; or, if this one takes the place of the other, '
                     "remove the other file."
                 )
+
+    def _check_units(self) -> None:
+        """Refuse tables whose rows belong to others than when something was charged about them."""
+        if other := self.other_unit(self.name, self._tables):
+            raise subjects.changed(self.store.name, self.name, **other)
+
+    @property
+    def was_charged(self) -> bool:
+        """Whether anything was charged for this database."""
+        sql = "SELECT 1 FROM entries WHERE kind = 'charge' AND body LIKE ? LIMIT 1"
+        told = json.dumps({"database": self.name}, separators=(",", ":"))[1:-1].replace("\\", "_")
+        return bool(self.store.read(sql, (f"%{told}%",)))
 
     def _homes(self) -> list[Home]:
         """Where policies of this name were opened, the first one first."""

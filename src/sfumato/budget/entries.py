@@ -12,6 +12,7 @@ from sfumato.budget.store import COLUMNS
 
 if TYPE_CHECKING:
     from sfumato.budget.store import Row
+    from sfumato.budget.subjects import Units
     from sfumato.mechanisms import Guarantee, Spend
 
 Draw = tuple[tuple[int | str, ...], ...]  # one vector a step: integers, or the names of what was chosen
@@ -60,6 +61,7 @@ class Entry:
     spent: Guarantee
     redeemed: bool
     former: bool = False  # whether it was written before prices that were asked, and meanings, were stored
+    units: Units = ()  # whose neighbours it is about; none: every unit's
 
 
 class Line(NamedTuple):

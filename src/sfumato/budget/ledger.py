@@ -29,9 +29,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from sfumato.budget import filters, record, shares
+from sfumato.budget import filters, record, shares, subjects
 from sfumato.budget.book import Book, Wish
-from sfumato.budget.entries import SECOND, Draw, Entry, Kept, Line, Receipt, units
+from sfumato.budget.entries import SECOND, Draw, Entry, Kept, Line, Receipt
+from sfumato.budget.entries import units as in_units
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.queue import Queue
@@ -42,10 +43,11 @@ from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sfumato.budget.book import Home, Limit, Withdrawn
     from sfumato.budget.shares import Share
+    from sfumato.budget.subjects import Units
     from sfumato.mechanisms import Guarantee, Spend
 
 PATIENCE = 60.0  # seconds to wait for a writer who does not get on
@@ -89,9 +91,11 @@ class Ledger:
         accept: bool = False,
         home: Home | None = None,
         stands: Callable[[Home], bool] = lambda _: False,
+        tables: dict[str, Any] | None = None,
     ) -> None:
         """`policy` is what the declarations are called now, and were in earlier forms. `home` is where they
-        stand; `stands` says whether another policy of this name stands where one was opened before.
+        stand; `stands` says whether another policy of this name stands where one was opened before; `tables`
+        how each says whose its rows are.
 
         `accept` goes on with a ledger that is older than what is remembered of it, or with a new one: for
         the owner, after a loss. What is missing counts as spent, and stored releases that are missing are
@@ -112,6 +116,7 @@ class Ledger:
             self.path = Path(place).absolute()  # also keeps SQLite from reading meaning into :memory:
             self.store = SQLite(self.path)
         facts: dict[str, Any] = {"policy": policy, "clock": clock, "home": home, "stands": stands}
+        facts["tables"] = tables
         self.book = Book(self.store, self.path, name=name, total=total, **facts)
         self.own: tuple[Limit, ...] = ()  # promises of this database as it was opened
         self._shelf = Shelf(self.book)
@@ -138,13 +143,16 @@ class Ledger:
         analyst: str = "",
         asked: Sequence[Guarantee] = (),
         meaning: Sequence[Any] = (),
+        units: Sequence[Sequence[str]] = (),
+        tables: Mapping[str, dict[str, Any]] | None = None,
     ) -> Receipt:
         """Put a charge on disk, or refuse.
 
         A charge for the same key, the same spend and the same meaning on the same data is returned, not
         repeated: if it is still unredeemed the caller may redeem it, and if not, `keep` hands out what was
         kept. `slack` is what a spend without a pure epsilon may take of delta, `asked` the price that was
-        asked for every part of it, if that is not what it costs.
+        asked for every part of it, if that is not what it costs. `units` says whose neighbours it is about;
+        `tables` how each table that is read says whose its rows are, which must not change.
         """
         price = self.price_of(spend, slack)
         if analyst:
@@ -156,14 +164,20 @@ class Ledger:
                 "spend": record.write(spend),
                 "question": question,
                 "analyst": analyst,
-                "price": units(price),
-                "limit": units(self.total),
+                "price": in_units(price),
+                "limit": in_units(self.total),
                 "promises": [limit.as_dict() for limit in self.own],
                 "lost": filters.losses(spend, self.total.of(Fraction(0), slack)),
-                "asked": [list(units(each)) for each in asked or (price,)],
+                "asked": [list(in_units(each)) for each in asked or (price,)],
                 "meaning": list(meaning),
+                "unit": [list(each) for each in units],
+                "tables": dict(tables or {}),
             }
         )
+        if found.get("refused") == "unit":
+            raise subjects.changed(
+                self.store.name, self.name, **{name: found[name] for name in subjects.CHANGED}
+            )
         if "refused" in found:
             raise self._over(price, found, analyst)
         receipt = self._receipt(found["receipt"], charged=found["new"])
@@ -272,7 +286,7 @@ class Ledger:
 
     @_plainly
     def _left(self) -> Guarantee:
-        last, limit = self.book.last(), self.book.limit(units(self.total))
+        last, limit = self.book.last(), self.book.limit(in_units(self.total))
         return self.book.guarantee(max(limit[0] - last.spent, 0), max(limit[1] - last.lost, 0))
 
     @property
@@ -280,7 +294,7 @@ class Ledger:
     def limit(self) -> Guarantee:
         """The total that is enforced here: the least of all policies on this ledger, and of this one as it
         was opened."""
-        limit = self.book.limit(units(self.total))
+        limit = self.book.limit(in_units(self.total))
         return self.book.guarantee(limit[0], limit[1])
 
     @property
@@ -294,7 +308,7 @@ class Ledger:
     @_plainly
     def binding(self) -> tuple[str, Guarantee] | None:
         """Another policy on this ledger that gives less than this one, and its total: that one counts."""
-        whose = self.book.binding(units(self.total), self.name)
+        whose = self.book.binding(in_units(self.total), self.name)
         if not whose:
             return None
         amount, slack = self.book.totals()[whose]
@@ -311,7 +325,7 @@ class Ledger:
 
     def _left_of(self, share: Share) -> Guarantee:
         now = max(self.book.now(), self.book.last().at)
-        amount, slack = map(min, self.book.room(share, now), units(self.left))
+        amount, slack = map(min, self.book.room(share, now), in_units(self.left))
         return self.book.guarantee(amount, slack)
 
     @_plainly
@@ -444,23 +458,34 @@ class Ledger:
         return self.book.promises().get(self.name, ())
 
     @_plainly
-    def everybodys_promises(self) -> tuple[Limit, ...]:
-        """The promises of all databases on this ledger, and of this one as it was opened: no charge that is
-        made here passes any of them."""
-        known = [limit for limits in self.book.promises().values() for limit in limits]
-        return tuple(dict.fromkeys([*known, *self.own]))
+    def everybodys_promises(self) -> tuple[tuple[str, Limit], ...]:
+        """The promises of all databases on this ledger, and of this one as it was opened, with who made them:
+        no charge that is made here passes any of them."""
+        known = [(name, limit) for name, limits in self.book.promises().items() for limit in limits]
+        return tuple(dict.fromkeys([*known, *((self.name, limit) for limit in self.own)]))
 
     @_plainly
-    def lost(self, relation: str = "value") -> tuple[Fraction, Fraction, Fraction]:
+    def lost_for(self, name: str, limit: Limit) -> list[int]:
+        """What the charges come to that count for a promise of a database, in units."""
+        return self.book.lost(limit.relation, name, limit.units)
+
+    @_plainly
+    def lost(self, relation: str = "value", units: Units = ()) -> tuple[Fraction, Fraction, Fraction]:
         """What all charges cost under a relation between neighbours: in any case, for the whole range of a
-        column, and of delta."""
-        fixed, sloped, slack = self.book.lost(relation)
+        column, and of delta; or those that count for some units."""
+        fixed, sloped, slack = self.book.lost(relation, self.name, units)
         return Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
 
     @_plainly
     def keeps(self, limit: Limit) -> bool:
         """Whether all charges so far are within a promise."""
-        return limit.allows(self.book.lost(limit.relation))
+        return limit.allows(self.book.lost(limit.relation, self.name, limit.units))
+
+    @property
+    @_plainly
+    def was_charged(self) -> bool:
+        """Whether anything was charged for this database."""
+        return self.book.was_charged
 
     def note(self, kind: str, facts: dict[str, Any], *, about: str = "") -> None:
         """Write down something that costs nothing and matters later, such as a run of `tune`."""
@@ -682,6 +707,7 @@ class Ledger:
             spent=self.book.guarantee(line.spent, line.lost),
             redeemed=redeemed,
             former=line.kind == "charge" and "asked" not in body,
+            units=tuple(tuple(unit) for unit in body.get("unit", ())),
         )
 
     def _over(self, price: Guarantee, found: Wish, analyst: str) -> BudgetExceeded:

@@ -14,6 +14,7 @@ from sfumato.curator.release import Release
 from sfumato.errors import Halted
 from sfumato.queries import forms
 from sfumato.queries.sensitivity import derive
+from sfumato.queries.units import about, declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
+    from sfumato.queries.units import Unit
     from sfumato.sources.answers import Compiled
 
 
@@ -122,7 +124,13 @@ class Asked(ABC):
     @property
     def breaks(self) -> str:
         """The promise that it would break, in words."""
-        return self.database.said.breaks(self.spend, self.slack)
+        return self.database.said.breaks(self.spend, self.slack, self.units)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """Whose neighbours it is about; none: of every unit there is."""
+        found = [about(each.plan, self.database.policy) for each in self.questions]
+        return tuple(sorted({unit for each in found for unit in each})) if all(found) else ()
 
     @property
     def may_be_former(self) -> bool:
@@ -170,6 +178,8 @@ class Asked(ABC):
 
     def bill(self) -> Bill:
         """What is charged for it."""
+        policy, plans = self.database.policy, [each.plan for each in self.questions]
+        tables = {name: form for plan in plans for name, form in declared(plan, policy).items()}
         return Bill(
             self.spend,
             self.key,
@@ -178,6 +188,8 @@ class Asked(ABC):
             slack=self.slack,
             asked=self.prices,
             meaning=tuple(each.meaning for each in self.questions),
+            units=self.units,
+            tables=tuple(sorted(tables.items())),
         )
 
     def _compiled(self, plan: Plan) -> Compiled:
@@ -218,7 +230,8 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
     releases, start = [], 0
     for plan, query in stored.parts:
         end = start + len(query.steps)
-        facts = (stored.receipt, keeper.left, keeper.analyst, keeper.said.gains(query, paid=True))
+        gains = keeper.said.gains(query, about(plan, keeper.policy), paid=True)
+        facts = (stored.receipt, keeper.left, keeper.analyst, gains)
         releases.append(Release(keeper.policy.name, plan, query, stored.drawn[start:end], *facts))
         start = end
     return tuple(releases)

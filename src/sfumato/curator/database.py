@@ -15,10 +15,11 @@ from sfumato.curator.budget import Budget, budget_of
 from sfumato.curator.home import home_of, stands
 from sfumato.curator.keeper import Keeper
 from sfumato.curator.question import Question, asked, price
+from sfumato.curator.refusals import check_units
 from sfumato.curator.suggest import Standing, Suggestion, suggested
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries import former, forms
+from sfumato.queries import former, forms, units
 from sfumato.queries import policy as policies
 from sfumato.queries.parameters import bind
 from sfumato.sources.duckdb import DuckDB, source_of
@@ -111,7 +112,9 @@ class Database(Keeper):
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What the promises of the policy come to."""
-        return tuple(Suggestion(judge, self.ledger.lost(judge.relation)) for judge in self.judges)
+        return tuple(
+            Suggestion(judge, self.ledger.lost(judge.relation, judge.units)) for judge in self.judges
+        )
 
     @property
     def budget(self) -> Budget:
@@ -167,7 +170,9 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
         accept=accept,
         home=home_of(written),
         stands=partial(stands, written),
+        tables={table.name: units.form(table, policy) for table in policy.tables},
     )
+    check_units(policy, ledger)
     ledger.least = policy.budget.of(policy.least)
     if analyst:
         check_name(analyst, ledger.known(analyst))

@@ -25,6 +25,7 @@ from sfumato.sources.halt import Halt
 if TYPE_CHECKING:
     from sfumato.budget import Ledger, Receipt
     from sfumato.mechanisms import Guarantee, Spend
+    from sfumato.queries.units import Unit
 
 Work = Callable[[Halt | None], Secret[Draw]]  # what is run and drawn; it may be stopped
 Pace = Callable[[int], AbstractContextManager[Halt | None]]  # what goes on around it, for a charge
@@ -46,6 +47,8 @@ class Bill:
     slack: Fraction = Fraction(0)  # what a spend without a pure epsilon may take of delta
     asked: tuple[Guarantee, ...] = ()  # the price of every part, if that is not what it costs
     meaning: tuple[Any, ...] = ()  # of the drawn integers, in a form that stays
+    units: tuple[Unit, ...] = ()  # whose neighbours it is about; none: of every unit there is
+    tables: tuple[tuple[str, dict[str, Any]], ...] = ()  # that are read, and how each says whose its rows are
 
     def charged(self, ledger: Ledger) -> Receipt:
         """Its charge, on disk; a charge for the same that is there already is not made again."""
@@ -57,6 +60,8 @@ class Bill:
             analyst=self.analyst,
             asked=self.asked,
             meaning=self.meaning,
+            units=self.units,
+            tables=dict(self.tables),
         )
 
 

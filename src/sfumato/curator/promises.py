@@ -31,6 +31,7 @@ from sfumato.queries import former, forms
 from sfumato.queries import policy as policies
 from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
+from sfumato.queries.units import same, unit_of
 from sfumato.utility import guessing
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Part, Promise
+    from sfumato.queries.units import Unit
     from sfumato.utility.guessing import Floats
 
     Read = Callable[[str, tuple[tuple[str, Kind], ...]], Sequence[tuple[tuple[Value, ...], int]]]
@@ -296,7 +298,15 @@ class Judge:
     def limit(self) -> Limit:
         """What a ledger must know of it."""
         names = self.declared, self.about
-        return Limit(self.relation, tuple(self._corners()), self.told(), self.made, *names)
+        return Limit(self.relation, tuple(self._corners()), self.told(), self.made, *names, self.units)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Whose charges count: those about the units of its tables; none, and so all, if nobody says."""
+        tables = [self.policy.table(part.table) for part in self.promise.parts]
+        own = [unit_of(table, self.policy.tables) for table in tables if table is not None]
+        alike = [same(unit, self.policy) for unit in own if unit is not None]
+        return tuple(sorted({unit for each in alike for unit in each})) if all(alike) else ()
 
     @property
     def about(self) -> str:
@@ -307,7 +317,11 @@ class Judge:
         """The same as a ledger knows it already, if it does: then it need not be worked out again."""
         made = {limit.made: limit for limit in known}
         found = made.get(self.made) or made.get(self.formerly)
-        return self.limit if found is None else found._replace(declared=self.declared, about=self.about)
+        return (
+            self.limit
+            if found is None
+            else found._replace(declared=self.declared, about=self.about, units=self.units)
+        )
 
     def _corners(self) -> list[tuple[int, int, int]]:
         slack = math.ceil(SLACKS * self.policy.budget.delta * FINE)

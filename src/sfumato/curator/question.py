@@ -140,7 +140,7 @@ class Question(Asked):
             paid,
             keeper.left,
             self.tuning,
-            keeper.said.gains(self.query, paid=paid),
+            keeper.said.gains(self.query, self.units, paid=paid),
             "" if paid else self.breaks,
             keeper.ledger.asked_before(self.text) if self.plan.repairs and not paid else (),
             "" if paid else too_small(keeper.policy, [self.whole]),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, PolicyError, Unsupported
 from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries import units
 from sfumato.queries.words import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sfumato.budget import Ledger
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
@@ -50,3 +52,18 @@ def check_least(policy: Policy, prices: Sequence[Guarantee]) -> None:
     if told := too_small(policy, prices):
         asked = sum((price.amount for price in prices), Fraction(0))
         raise InvalidParameter(policy.budget.currency, decimal(asked), told)
+
+
+def check_units(policy: Policy, ledger: Ledger) -> None:
+    """Refuse a new policy that mixes units and does not say so."""
+    if units.is_mixed(policy) and not ledger.was_charged:
+        raise PolicyError(policy.file, None, "units", "tables are about different units", mixed(policy))
+
+
+def mixed(policy: Policy) -> str:
+    """Which units are mixed, and what to write."""
+    found = "; ".join(map(str, units.units_of(policy)))
+    return (
+        f"They are: {found}. What is promised about one says nothing about another. If all columns name the "
+        f"same people, add this; what names others goes into a list of its own:\n\n{units.suggested(policy)}"
+    )

@@ -12,17 +12,22 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.budget.filters import FINE, UNIT, losses
+from sfumato.budget.subjects import counts, meets
 from sfumato.curator.promises import plainly, points
+from sfumato.curator.refusals import mixed
+from sfumato.queries import units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.budget import Ledger
     from sfumato.budget.book import Limit
+    from sfumato.budget.subjects import Units
     from sfumato.curator.calibrate import Query
     from sfumato.curator.promises import Judge, Lost
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.policy import Policy
+    from sfumato.queries.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,41 +38,55 @@ class Said:
     ledger: Ledger
     judges: Sequence[Judge]
 
-    def gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
-        """How much surer of somebody's secret a question can make anybody, alone and with all so far.
+    def gains(self, query: Query, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
+        """How much surer of somebody's secret a question about some units can make anybody, alone and with
+        all so far.
 
         A sentence for every promise, the one that is nearest to being broken first.
         """
         try:
-            return self._gains(query, paid=paid)
+            return self._gains(query, about, paid=paid)
         except (ArithmeticError, ValueError):  # a release that is paid for must be shown
             return ("how much surer anybody can become by this could not be worked out",)
 
-    def _gains(self, query: Query, *, paid: bool) -> tuple[str, ...]:
+    def _gains(self, query: Query, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
         price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
         if not self.judges:
             return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
         found = []
         for judge in self.judges:
-            alone, after = self._states(price, judge.relation, paid=paid)
+            alone, after = self._states(price, judge.relation, judge.units, about, paid=paid)
             found.append((judge.gained(after) / float(judge.promise.advantage), judge.standing(alone, after)))
         return tuple(told for _, told in sorted(found, key=lambda each: -each[0]))
 
-    def _states(self, price: dict[str, list[int]], relation: str, *, paid: bool) -> tuple[Lost, Lost]:
-        """What a question comes to under a relation, alone and with all that was charged."""
-        fixed, sloped, slack = price.get(relation, price["value"])
+    def _states(
+        self,
+        price: dict[str, list[int]],
+        relation: str,
+        whose: Units = (),
+        about: Sequence[Unit] = (),
+        *,
+        paid: bool,
+    ) -> tuple[Lost, Lost]:
+        """What a question about some units comes to under a relation, for those of a promise: alone, and with
+        all that was charged about them."""
+        fixed, sloped, slack = price.get(relation, price["value"]) if meets(about, whose) else (0, 0, 0)
         alone = Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
-        so_far = self.ledger.lost(relation)
+        so_far = self.ledger.lost(relation, whose)
         if paid:
             return alone, so_far
         return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
 
-    def breaks(self, spend: Spend, slack: Fraction) -> str:
-        """The promise that a spend would break, in words; nothing if it breaks none."""
+    def breaks(self, spend: Spend, slack: Fraction, about: Sequence[Unit] = ()) -> str:
+        """The promise that a spend about some units would break, in words; nothing if it breaks none."""
         price = losses(spend, self.ledger.total.of(Fraction(0), slack))
-        for limit in self.ledger.everybodys_promises():
-            _, after = self._states(price, limit.relation, paid=False)
-            if not limit.allows([int(after[0] * UNIT), int(after[1] * UNIT), int(after[2] * FINE)]):
+        charge = {"database": self.ledger.name, "unit": about}
+        for name, limit in self.ledger.everybodys_promises():
+            if not counts(charge, name, limit.units):
+                continue
+            fixed, sloped, delta = price.get(limit.relation, price["value"])
+            so_far = self.ledger.lost_for(name, limit)
+            if not limit.allows([so_far[0] + fixed, so_far[1] + sloped, so_far[2] + delta]):
                 return limit.told
         return ""
 
@@ -91,7 +110,7 @@ class Said:
         )
 
     def _told(self, judge: Judge, own: Limit) -> str:
-        lost = self.ledger.lost(judge.relation)
+        lost = self.ledger.lost(judge.relation, judge.units)
         if not judge.is_broken(own, lost):
             return ""
         so_far = points(judge.gained(lost))
@@ -133,7 +152,8 @@ class Said:
             f"it: sfumato promise {file} --withdraw"
             for limit in self.still_kept
         ]
-        return (*([self.bound] if self.bound else []), *kept)
+        mixes = [f"{file} mixes units. {mixed(self.policy)}"] if units.is_mixed(self.policy) else []
+        return (*([self.bound] if self.bound else []), *kept, *mixes)
 
     def withdraw(self) -> tuple[Limit, ...]:
         """Take back the promises that the policy does not make any more: for all who open it from now on."""

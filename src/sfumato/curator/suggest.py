@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sfumato.budget.book import Limit
+    from sfumato.budget.subjects import Units
     from sfumato.curator.promises import Lost, Read
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Part
+
+    SoFar = Callable[[str, Units], Lost]  # what was lost under a relation, about some units
 
 WIDTH, HEIGHT, EDGE = 300, 260, 44  # of one panel
 SEEN = 48  # values of a column that are drawn
@@ -471,7 +474,7 @@ class Standing:
 
     judges: Sequence[Judge]
     limits: Sequence[Limit]
-    lost: Callable[[str], Lost]
+    lost: SoFar
     total: Guarantee  # or what was spent, if that is more
 
     def as_dicts(self) -> list[dict[str, Any]]:
@@ -484,8 +487,8 @@ class Standing:
                 {
                     "secret": judge.secret,
                     "promised": float(judge.promise.advantage),
-                    "so_far": judge.gained(self.lost(judge.relation)),
-                    "broken": judge.is_broken(limit, self.lost(judge.relation)),
+                    "so_far": judge.gained(self.lost(judge.relation, judge.units)),
+                    "broken": judge.is_broken(limit, self.lost(judge.relation, judge.units)),
                     "on_average": judge.on_average,
                     "metric": judge.promise.metric,
                     f"{self.total.currency}_replaced": None if fixed >= ALL else fixed / UNIT,
@@ -540,8 +543,8 @@ def _percent(share: float) -> str:
     return points(share).removesuffix(" percentage points") + "%"
 
 
-def suggested(wanted: dict[str, Any], policy: Policy, read: Read, lost: Callable[[str], Lost]) -> Suggestion:
+def suggested(wanted: dict[str, Any], policy: Policy, read: Read, lost: SoFar) -> Suggestion:
     """What a promise in these words would come to."""
     judge = Judge(promise_of(wanted, policy.tables, policy.budget), policy, read)
     judge.check()
-    return Suggestion(judge, lost(judge.relation))
+    return Suggestion(judge, lost(judge.relation, judge.units))

@@ -21,6 +21,7 @@ from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.declared import KINDS, Column, Measured, Table, TunedColumn, Tuning, named
 from sfumato.queries.promises import promise_of
+from sfumato.queries.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ class Policy:
         tuple[str, int], ...
     ] = ()  # about how many rows tables have; deadlines of a server rest on it
     called: str = ""  # what the data are called, wherever they lie
+    units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
 
     @property
@@ -141,7 +143,7 @@ class _Reader:
     file: Path
 
     def policy(self, data: dict[str, Any]) -> Policy:
-        self.known(data, (), {"name", "source", "budget", "tables", "promise"})
+        self.known(data, (), {"name", "source", "budget", "tables", "promise", "units"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
         self.known(source, ("source",), {"duckdb", "parquet", "prepared", "name"})
@@ -177,7 +179,35 @@ class _Reader:
             self.check_through(policy, table)
             for column in table.columns:
                 self.check_keys_from(policy, table, column)
+        policy = replace(policy, units=self.units(data, policy))
         return replace(policy, promises=self.promises(data.get("promise", []), policy))
+
+    def units(self, data: dict[str, Any], policy: Policy) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Every unit of the tables, under one name each."""
+        if "units" not in data:
+            return ()
+        given = self.section(data, ("units",), 'people = ["patients.id"]')
+        known, taken = {unit.name: unit for unit in units_of(policy)}, set[str]()
+        for name, listed in given.items():
+            where = ("units", name)
+            if not isinstance(listed, list) or not listed or not all(isinstance(x, str) for x in listed):
+                raise self.error(
+                    where, "it is no list of columns", f'Write: {name} = ["{next(iter(known))}"]'
+                )
+            for each in listed:
+                if each not in known:
+                    advice = f"Name one of: {', '.join(known)}. Tables that refer to another are in its unit."
+                    raise self.error(where, f"{each!r} is no unit of these tables", advice)
+                if each in taken:
+                    raise self.error(where, f"{each!r} stands in it twice", "Name it once.")
+                taken.add(each)
+            if len({known[each].kind for each in listed}) > 1:
+                advice = "Give rows a name of their own: a person may have many of them."
+                raise self.error(where, "it holds persons and rows", advice)
+        if missing := [each for each in known if each not in taken]:
+            advice = f'Add a line, such as: others = ["{missing[0]}"]'
+            raise self.error(("units",), f"{missing[0]!r} is missing", advice)
+        return tuple((name, tuple(listed)) for name, listed in given.items())
 
     def promises(self, given: Any, policy: Policy) -> tuple[Promise, ...]:
         example = '[[promise]] with secret = "table.column", within = 2 and advantage = "0.10"'

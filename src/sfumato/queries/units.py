@@ -1,0 +1,154 @@
+"""Whose promise it is: the unit of a table, of a plan, and of everything that is called the same.
+
+Neighbouring databases differ by all rows of one unit: of a person, named by a column of the table in which a
+chain of references ends, or of a row, which is its own. What was released about one unit bounds nothing about
+another: a person may have any number of rows in a table whose rows are units of their own. So every charge
+says which units it is about, and whoever adds up charges says for which.
+
+Columns of several tables that have one name are taken for one unit: then all that is charged counts for all
+of them, which is never too little. A policy with other units besides must say which are the same, under
+`[units]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from sfumato.queries.relations import scans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sfumato.queries.declared import Table
+    from sfumato.queries.plan import Plan
+
+Kind = Literal["person", "row"]
+
+
+class Declares(Protocol):
+    """What is used of a policy."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Its tables."""
+
+    @property
+    def units(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Which units are called the same."""
+
+    def table(self, name: str) -> Table | None:
+        """One of the tables."""
+
+
+class Unit(NamedTuple):
+    """A person, by the column that names it at the end of all references; or a row of a table."""
+
+    kind: Kind
+    table: str
+    column: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it is written under [units]."""
+        return f"{self.table}.{self.column}" if self.column else self.table
+
+    def __str__(self) -> str:
+        return f"persons, by {self.name}" if self.kind == "person" else f"rows of {self.table}"
+
+
+def unit_of(table: Table, tables: Sequence[Table]) -> Unit | None:
+    """The unit of a table; None if it is public."""
+    if table.public:
+        return None
+    *_, last = chain(table, tables)
+    return Unit("row", table.name) if last.unit is None else Unit("person", last.name, last.unit)
+
+
+def chain(table: Table, tables: Sequence[Table]) -> Iterator[Table]:
+    """The table, and those to which its rows refer, up to the one that says whose they are."""
+    yield table
+    if table.through is not None:
+        yield from chain(next(each for each in tables if each.name == table.through[0]), tables)
+
+
+def units_of(policy: Declares) -> tuple[Unit, ...]:
+    """The units of all tables of a policy, each once."""
+    found = (unit_of(table, policy.tables) for table in policy.tables)
+    return tuple(dict.fromkeys(unit for unit in found if unit is not None))
+
+
+def is_mixed(policy: Declares) -> bool:
+    """Whether tables have different units, and the policy does not say which of them are the same."""
+    return len(_alike(policy)) > 1 and not policy.units
+
+
+def _alike(policy: Declares) -> dict[str, list[Unit]]:
+    """Units that may be the same, by the name of their column, or of their table if they are rows."""
+    found: dict[str, list[Unit]] = {}
+    for unit in units_of(policy):
+        found.setdefault(f"by {unit.column}" if unit.column else f"rows of {unit.table}", []).append(unit)
+    return found
+
+
+def about(plan: Plan, policy: Declares) -> tuple[Unit, ...]:
+    """The units that a charge for a plan is about: none, and so every one, where the policy mixes them."""
+    if is_mixed(policy):
+        return ()
+    tables = [policy.table(scan.table) for scan in scans_of(plan.relation)]
+    found = (unit_of(table, policy.tables) for table in tables if table is not None)
+    return tuple(sorted({unit for unit in found if unit is not None}))
+
+
+def same(unit: Unit, policy: Declares) -> tuple[Unit, ...]:
+    """All that is called the same as a unit: none, and so every one, where the policy does not say."""
+    group = next((names for _, names in policy.units if unit.name in names), ())
+    return tuple(sorted(each for each in units_of(policy) if each.name in group))
+
+
+def called(unit: Unit, policy: Declares) -> str:
+    """What a unit is called."""
+    return next((word for word, names in policy.units if unit.name in names), str(unit))
+
+
+def declared(plan: Plan, policy: Declares) -> dict[str, Any]:
+    """How the tables that a plan reads say whose their rows are, in a form that stays."""
+    names = {table.name for scan in scans_of(plan.relation) for table in _read(scan.table, policy)}
+    return {table.name: form(table, policy) for table in policy.tables if table.name in names}
+
+
+def _read(name: str, policy: Declares) -> Iterator[Table]:
+    table = policy.table(name)
+    if table is not None:
+        yield from chain(table, policy.tables)
+
+
+def form(table: Table, policy: Declares) -> dict[str, Any]:
+    """How a table says whose its rows are: what must not change once something was charged about it.
+
+    `same` are the units that are called the same; there may be more of them later, never fewer.
+    """
+    if table.public:
+        return {"kind": "public"}
+    unit = unit_of(table, policy.tables)
+    assert unit is not None
+    written: dict[str, Any] = {"kind": unit.kind}
+    if unit.kind == "person":
+        steps = [[each.unit, *(each.through or ())] for each in chain(table, policy.tables)]
+        written["by"] = steps
+    alike = [each.name for each in same(unit, policy)]
+    return {**written, "same": alike} if alike else written
+
+
+def suggested(policy: Declares) -> str:
+    """The section that says that all columns name the same people, which never counts too little."""
+    people = [unit for unit in units_of(policy) if unit.kind == "person"]
+    rows = [unit for unit in units_of(policy) if unit.kind == "row"]
+    groups = ([("people", people)] if people else []) + [(f"rows_of_{each.table}", [each]) for each in rows]
+    lines = ["[units]"]
+    for word, alike in groups:
+        key = word if re.fullmatch(r"[A-Za-z0-9_-]+", word) else json.dumps(word, ensure_ascii=False)
+        names = ", ".join(json.dumps(unit.name, ensure_ascii=False) for unit in alike)
+        lines.append(f"{key} = [{names}]")
+    return "\n".join(lines)
