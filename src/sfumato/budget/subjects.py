@@ -27,8 +27,11 @@ def meets(some: Any, others: Any) -> bool:
 
 
 def is_kept(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a table still says whose its rows are as it did; more may be called the same, never less."""
-    alike = set(before.get("same", ())) <= set(now.get("same", ()))
+    """Whether a table still says whose its rows are as it did; more may be called the same, never less.
+
+    Where nothing is called the same, everything counts for everybody.
+    """
+    alike = "same" not in now or set(before.get("same", ())) <= set(now["same"])
     return alike and all(before.get(part) == now.get(part) for part in ("kind", "by"))
 
 

@@ -17,6 +17,7 @@ from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import plain
 from sfumato.queries import policy as policies
 from sfumato.queries.policy import MOST_ROWS
+from sfumato.queries.units import Unit, differ, suggested
 from sfumato.sources.duckdb import DuckDB, folder_schema
 
 if TYPE_CHECKING:
@@ -131,11 +132,22 @@ def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]],
         "# The whole budget of this database, for all analysts together. It does not come back.",
         f"epsilon = {_toml(answers.epsilon)}",
     ]
+    lines += _units({table: unit for table, unit in answers.units.items() if table not in answers.left_out})
     for table, columns in schema.items():
         if table in answers.left_out:
             continue
         lines += ["", *_table(table, columns, answers)]
     return "\n".join(lines) + "\n"
+
+
+def _units(given: Mapping[str, str]) -> list[str]:
+    """Which units are the same, where there are several."""
+    rows = [Unit("row", table) for table, unit in given.items() if unit == "row"]
+    found = [Unit("person", table, unit) for table, unit in given.items() if unit != "row"] + rows
+    if not differ(found):
+        return []
+    told = "# Columns in one list name the same people; what names others goes into a list of its own."
+    return ["", told, *suggested(found).split("\n")]
 
 
 def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str]:

@@ -13,17 +13,20 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.filters import odometer
+from sfumato.budget.subjects import counts
 from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
+from sfumato.queries.units import called, same, units_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sfumato.budget import Entry, Share
+    from sfumato.budget.subjects import Units
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.policy import Policy
@@ -45,6 +48,7 @@ class Budget:
     worth: str = field(default="")  # what is left, in the words of somebody who counts
     was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
     bound: str = field(default="")  # which other policy on the same ledger gives less, in words
+    units: tuple[tuple[str, Units], ...] = ()  # that the policy tells apart, by their names
 
     @property
     def left(self) -> Guarantee:
@@ -58,6 +62,22 @@ class Budget:
     def by_day(self) -> dict[str, Guarantee]:
         """What was spent on each day, by UTC."""
         return self._summed(lambda entry: f"{when(entry):%Y-%m-%d}")
+
+    def by_unit(self) -> dict[str, Guarantee]:
+        """What was spent about each unit that the policy tells apart; old charges are about every one."""
+        return {
+            name: self._sum(
+                entry
+                for entry in self.history
+                if counts({"database": entry.database, "unit": entry.units}, self.database, alike)
+            )
+            for name, alike in self.units
+        }
+
+    def _sum(self, entries: Iterable[Entry]) -> Guarantee:
+        prices = [entry.price for entry in entries]
+        delta = sum((price.delta for price in prices), Fraction(0))
+        return self.total.of(sum((price.amount for price in prices), Fraction(0)), delta)
 
     def _summed(self, name: Any) -> dict[str, Guarantee]:
         sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
@@ -89,6 +109,7 @@ class Budget:
             "head": self.head,
             "by_analyst": {name: decimal(spent.amount) for name, spent in self.by_analyst().items()},
             "by_day": {day: decimal(spent.amount) for day, spent in self.by_day().items()},
+            "by_unit": {name: decimal(spent.amount) for name, spent in self.by_unit().items()},
             "shares": [
                 {
                     "name": share.name,
@@ -115,6 +136,13 @@ class Budget:
                 for entry in self.history
             ],
         }
+
+    def _apart(self) -> str:
+        """What was spent about each of several units, in words."""
+        if len(self.units) < 2:
+            return ""
+        told = ", ".join(f"{spent} about {name}" for name, spent in self.by_unit().items())
+        return f"Of this {told}: a promise about one says nothing about another."
 
     def _deltas(self) -> dict[str, str]:
         facts = {"total": self.total, "spent": self.spent, "left": self.left}
@@ -153,7 +181,7 @@ class Budget:
         if self.total.delta:
             deltas = self._deltas()
             lines.append(f"  delta {deltas['spent']} of {deltas['total']} spent, {deltas['left']} left")
-        lines += show.paragraphs([each for each in (self.worth, self.bound) if each])
+        lines += show.paragraphs([each for each in (self.worth, self.bound, self._apart()) if each])
         if len(self.by_analyst()) > 1 or self.shares:
             lines += ["", self._people()]
         if self.history:
@@ -255,7 +283,9 @@ def budget_of(keeper: Keeper) -> Budget:
     ledger, policy = keeper.ledger, keeper.policy
     spent, limit = ledger.spent, ledger.limit
     facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
-    return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, policy), keeper.said.bound)
+    apart = {name: same(unit, policy) for unit in units_of(policy) if (name := called(unit, policy))}
+    more = (keeper.said.bound, tuple(apart.items()) if policy.units else ())
+    return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, policy), *more)
 
 
 def _good_for(policy: Policy, left: Guarantee) -> str:

@@ -13,6 +13,7 @@ from sfumato.budget.entries import SECOND
 from sfumato.budget.filters import odometer
 from sfumato.curator import show
 from sfumato.curator.promises import KEPT, anything, points
+from sfumato.queries.units import units_of
 
 if TYPE_CHECKING:
     from sfumato.budget.book import Limit
@@ -104,6 +105,12 @@ def _promised(database: Database) -> list[str]:
     said.append(
         "This holds however clever somebody is, and whatever is known or published about everybody else."
     )
+    rows = [unit.table for unit in units_of(database.policy) if unit.kind == "row"]
+    if rows and database.policy.units:
+        said.append(
+            f"In {' and '.join(rows)}, this is promised for every row by itself. If several rows there are "
+            "about you, it holds for each of them, and not for all of them together."
+        )
     passed = [each.told for each in database.said.still_kept if not database.ledger.keeps(each)]
     said += [f"It was promised that {_to_you(told)}. More than that was released before." for told in passed]
     return [*said, *_withdrawn(database)]

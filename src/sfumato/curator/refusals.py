@@ -62,8 +62,9 @@ def check_units(policy: Policy, ledger: Ledger) -> None:
 
 def mixed(policy: Policy) -> str:
     """Which units are mixed, and what to write."""
-    found = "; ".join(map(str, units.units_of(policy)))
+    there = units.units_of(policy)
+    found = "; ".join(map(str, there))
     return (
         f"They are: {found}. What is promised about one says nothing about another. If all columns name the "
-        f"same people, add this; what names others goes into a list of its own:\n\n{units.suggested(policy)}"
+        f"same people, add this; what names others goes into a list of its own:\n\n{units.suggested(there)}"
     )

@@ -81,15 +81,12 @@ def units_of(policy: Declares) -> tuple[Unit, ...]:
 
 def is_mixed(policy: Declares) -> bool:
     """Whether tables have different units, and the policy does not say which of them are the same."""
-    return len(_alike(policy)) > 1 and not policy.units
+    return differ(units_of(policy)) and not policy.units
 
 
-def _alike(policy: Declares) -> dict[str, list[Unit]]:
-    """Units that may be the same, by the name of their column, or of their table if they are rows."""
-    found: dict[str, list[Unit]] = {}
-    for unit in units_of(policy):
-        found.setdefault(f"by {unit.column}" if unit.column else f"rows of {unit.table}", []).append(unit)
-    return found
+def differ(units: Sequence[Unit]) -> bool:
+    """Whether units may be different ones: columns that have one name are taken for the same."""
+    return len({unit.column or (unit.table,) for unit in units}) > 1
 
 
 def about(plan: Plan, policy: Declares) -> tuple[Unit, ...]:
@@ -141,13 +138,12 @@ def form(table: Table, policy: Declares) -> dict[str, Any]:
     return {**written, "same": alike} if alike else written
 
 
-def suggested(policy: Declares) -> str:
+def suggested(units: Sequence[Unit]) -> str:
     """The section that says that all columns name the same people, which never counts too little."""
-    people = [unit for unit in units_of(policy) if unit.kind == "person"]
-    rows = [unit for unit in units_of(policy) if unit.kind == "row"]
-    groups = ([("people", people)] if people else []) + [(f"rows_of_{each.table}", [each]) for each in rows]
+    people = [unit for unit in units if unit.kind == "person"]
+    rows = [(f"rows_of_{unit.table}", [unit]) for unit in units if unit.kind == "row"]
     lines = ["[units]"]
-    for word, alike in groups:
+    for word, alike in ([("people", people)] if people else []) + rows:
         key = word if re.fullmatch(r"[A-Za-z0-9_-]+", word) else json.dumps(word, ensure_ascii=False)
         names = ", ".join(json.dumps(unit.name, ensure_ascii=False) for unit in alike)
         lines.append(f"{key} = [{names}]")

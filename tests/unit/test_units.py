@@ -1,0 +1,276 @@
+"""Whose unit a charge is about: what is noted, what must not change, and what counts for a promise."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+import sfumato as sf
+from sfumato.budget import subjects
+from sfumato.budget.book import Limit
+from sfumato.cli.main import main
+from sfumato.curator.participant import Page
+from sfumato.queries import policy as policies
+from sfumato.queries import units
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sfumato.curator.database import Database
+
+TABLES = {
+    "patients": 'unit = "id"\nrows_per_person = 1\n[tables.patients.columns]\nid = "integer"\n'
+    'age = { type = "integer", low = 0, high = 100 }\n',
+    "visits": 'unit = "patient -> patients.id"\nrows_per_person = 3\n[tables.visits.columns]\n'
+    'patient = "integer"\nnumber = "integer"\ncost = { type = "integer", low = 0, high = 10 }\n',
+    "labs": 'unit = "who"\nrows_per_person = 3\n[tables.labs.columns]\nwho = "integer"\n'
+    'x = { type = "integer", low = 0, high = 10 }\n',
+    "beds": 'unit = "row"\n[tables.beds.columns]\nward = { type = "text", keys = ["a", "b"] }\n',
+    "wards": 'public = true\n[tables.wards.columns]\nward = "text"\n',
+}
+UNITS = '[units]\npeople = ["patients.id", "labs.who"]\nbeds = ["beds"]\n'
+PROMISE = '[[promise]]\nsecret = "patients.age"\nwithin = 2\nadvantage = "0.10"\n'
+
+
+def written(folder: Path, *tables: str, more: str = "", name: str = "clinic", **edits: str) -> Path:
+    """A policy about some of the tables, and the data if they are not there."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "clinic.duckdb").exists():
+        with duckdb.connect(str(folder / "clinic.duckdb")) as connection:
+            connection.execute(
+                "CREATE TABLE patients AS SELECT i::INTEGER AS id, 30 AS age FROM range(50) t(i)"
+            )
+            connection.execute(
+                "CREATE TABLE visits AS SELECT i::INTEGER AS patient, i::INTEGER AS number, 1 AS cost "
+                "FROM range(50) t(i)"
+            )
+            connection.execute("CREATE TABLE labs AS SELECT i::INTEGER AS who, 1 AS x FROM range(50) t(i)")
+            connection.execute("CREATE TABLE beds AS SELECT 'a' AS ward FROM range(50)")
+            connection.execute("CREATE TABLE wards AS SELECT 'a' AS ward")
+    text = f'name = "{name}"\n[source]\nduckdb = "clinic.duckdb"\n[budget]\nepsilon = "100"\n'
+    text += f'ledger = "clinic.ledger"\n{more}'
+    for table in tables:
+        text += f"[tables.{table}]\n{edits.get(table, TABLES[table])}"
+    file = folder / f"{name}.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def count(db: Database, table: str, epsilon: str = "0.1") -> sf.Release:
+    return db.sql(f"SELECT COUNT(*) FROM {table}", epsilon=epsilon).release()
+
+
+def charges(db: Database) -> list[dict[str, Any]]:
+    return [json.loads(line.body) for line in db.ledger.book.lines("charge")]
+
+
+def test_every_charge_says_whose_unit_it_is_about(tmp_path: Path) -> None:
+    db = sf.open(written(tmp_path, "patients", "visits", "labs", "beds", "wards", more=UNITS))
+    asked = ("patients", "visits", "labs", "beds", "patients JOIN labs ON id = who")
+    for relation in asked:
+        count(db, relation)
+    db.batch([db.sql(f"SELECT COUNT(*) FROM {t}", epsilon="0.2") for t in ("beds", "labs")]).release()
+    people, labs, beds = ["person", "patients", "id"], ["person", "labs", "who"], ["row", "beds", ""]
+    assert [charge["unit"] for charge in charges(db)] == [
+        [people], [people], [labs], [beds], [labs, people], [labs, beds]
+    ]  # fmt: skip
+    assert [entry.units for entry in db.budget.history[:1]] == [(("person", "patients", "id"),)]
+
+
+def test_tuning_says_whose_unit_it_is_about(tmp_path: Path) -> None:
+    db = sf.open(written(tmp_path, "patients"))
+    db.tune("patients", epsilon="1")
+    assert [charge["unit"] for charge in charges(db)] == [[["person", "patients", "id"]]] * 4
+
+
+CHANGES = {
+    "another column": ("labs", TABLES["labs"].replace('"who"', '"x"', 1)),
+    "rows instead of persons": ("labs", TABLES["labs"].replace('"who"\nrows_per_person = 3', '"row"', 1)),
+    "persons instead of rows": ("beds", TABLES["beds"].replace('"row"', '"ward"\nrows_per_person = 2')),
+    "public": ("labs", "public = true\n"),
+    "private": ("wards", 'unit = "row"\n[tables.wards.columns]\nward = "text"\n'),
+    "no reference": ("visits", TABLES["visits"].replace("patient -> patients.id", "patient")),
+}
+
+
+@pytest.mark.parametrize(("table", "text"), CHANGES.values(), ids=CHANGES)
+def test_what_a_table_says_of_its_unit_does_not_change_after_its_first_charge(
+    table: str, text: str, tmp_path: Path
+) -> None:
+    more = '[units]\npeople = ["patients.id"]\nlabs = ["labs.who"]\nbeds = ["beds"]\n'
+    before = sf.open(written(tmp_path, *TABLES, more=more))
+    for each in ("patients", "visits", "labs", "beds JOIN wards ON beds.ward = wards.ward"):
+        count(before, each)
+    spent = before.ledger.spent
+    file = written(tmp_path, *TABLES, **{table: text})
+    found = units.suggested(units.units_of(policies.load(file)))
+    file = written(tmp_path, *TABLES, more=found + "\n", **{table: text})
+    with pytest.raises(sf.LedgerError) as refused:
+        sf.open(file)
+    told = str(refused.value)
+    assert f"[tables.{table}] said" in told
+    assert "Nothing is charged or answered. To go on, write" in told
+    assert before.ledger.spent == spent
+    count(sf.open(written(tmp_path, *TABLES, more=more)), "labs")  # written back, it goes on
+
+
+def test_a_table_that_was_never_charged_for_may_say_something_else(tmp_path: Path) -> None:
+    count(
+        sf.open(written(tmp_path, "patients", "labs", more='[units]\np = ["patients.id", "labs.who"]\n')),
+        "labs",
+    )
+    changed = TABLES["patients"].replace('"id"\nrows_per_person = 1', '"row"')
+    more = '[units]\np = ["labs.who"]\nq = ["patients"]\n'
+    with pytest.raises(sf.LedgerError, match=r"patients\.id was the same unit as that of labs"):
+        sf.open(written(tmp_path, "patients", "labs", more=more, patients=changed))
+    alone = sf.open(written(tmp_path / "b", "patients"))
+    assert not alone.ledger.was_charged
+    count(sf.open(written(tmp_path / "b", "patients", patients=changed)), "patients")
+
+
+def test_a_handle_that_was_opened_before_is_refused_when_it_charges(tmp_path: Path) -> None:
+    old = sf.open(written(tmp_path, "patients"))
+    changed = TABLES["patients"].replace('"id"\nrows_per_person = 1', '"row"')
+    count(sf.open(written(tmp_path, "patients", patients=changed)), "patients")
+    spent = old.ledger.spent
+    with pytest.raises(sf.LedgerError, match="added up as if it were about the same"):
+        count(old, "patients", "0.2")
+    assert old.ledger.spent == spent
+
+
+def test_another_promise_needs_a_policy_with_a_name_of_its_own(tmp_path: Path) -> None:
+    count(sf.open(written(tmp_path, "patients")), "patients")
+    changed = TABLES["patients"].replace('"id"\nrows_per_person = 1', '"row"')
+    second = sf.open(written(tmp_path, "patients", name="clinic-2", patients=changed))
+    count(second, "patients", "0.2")
+    assert second.ledger.spent.amount == sf.Guarantee.parse("0.3").amount
+    assert [charge["unit"][0][0] for charge in charges(second)] == ["person", "row"]
+
+
+def test_a_new_policy_that_mixes_units_says_so_and_one_that_was_charged_goes_on(tmp_path: Path) -> None:
+    file = written(tmp_path, "patients", "labs", "beds")
+    with pytest.raises(sf.PolicyError) as refused:
+        sf.open(file)
+    assert str(refused.value).endswith(
+        '[units]\npeople = ["patients.id", "labs.who"]\nrows_of_beds = ["beds"]'
+    )
+    checked = CliRunner().invoke(main, ["check", str(file)])
+    assert checked.exit_code != 0
+    added = str(refused.value).partition("\n\n")[2] + "\n"
+    count(sf.open(written(tmp_path, "patients", "labs", "beds", more=added)), "beds")
+    db = sf.open(written(tmp_path, "patients", "labs", "beds"))  # charged before: with a warning
+    assert "mixes units" in db.said.notes[-1]
+    count(db, "labs", "0.3")
+    assert "unit" not in charges(db)[-1]  # so it counts for every one
+
+
+def test_columns_of_one_name_are_one_unit_unless_the_policy_says_otherwise(tmp_path: Path) -> None:
+    same = TABLES["labs"].replace("who", "id")
+    (tmp_path / "a").mkdir()
+    with duckdb.connect(str(tmp_path / "a" / "clinic.duckdb")) as connection:
+        connection.execute("CREATE TABLE patients (id INTEGER, age INTEGER)")
+        connection.execute("CREATE TABLE labs (id INTEGER, x INTEGER)")
+    db = sf.open(written(tmp_path / "a", "patients", "labs", labs=same))
+    count(db, "labs")
+    assert charges(db)[0]["unit"] == [["person", "labs", "id"]]
+    assert not units.is_mixed(db.policy)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[units]\npeople = ["patients.id", "labs.who"]\n', "'beds' is missing"),
+        ('[units]\npeople = ["patients.id", "labs.who", "beds"]\n', "it holds persons and rows"),
+        (
+            '[units]\na = ["patients.id"]\nb = ["patients.id", "labs.who"]\nc = ["beds"]\n',
+            "stands in it twice",
+        ),
+        ('[units]\npeople = ["patients.age"]\n', "is no unit of these tables"),
+        ('[units]\npeople = "patients.id"\n', "it is no list"),
+        ("[units]\npeople = []\n", "it is no list"),
+    ],
+)
+def test_units_that_make_no_sense_are_refused_with_their_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path, "patients", "labs", "beds", more=text)
+    with pytest.raises(sf.PolicyError, match=problem) as refused:
+        sf.open(file)
+    assert "clinic.toml, line" in str(refused.value) or "clinic.toml:" in str(refused.value)
+
+
+def test_a_promise_counts_what_was_charged_about_its_own_unit(tmp_path: Path) -> None:
+    db = sf.open(written(tmp_path, *TABLES, more=UNITS + PROMISE))
+    (judge,) = db.judges
+    assert judge.units == (("person", "labs", "who"), ("person", "patients", "id"))
+    count(db, "beds", "50")  # far more than the promise about patients allows
+    assert not any(db.ledger.lost("value", judge.units))
+    assert db.ledger.lost("value")[0] == 50
+    count(db, "visits", "0.01")
+    count(db, "labs", "0.01")
+    assert db.ledger.lost("value", judge.units)[0] > 0
+    with pytest.raises(sf.PromiseBroken):
+        count(db, "labs", "5")
+    assert db.sql("SELECT COUNT(*) FROM labs", epsilon="5").explain().breaks
+    assert not db.sql("SELECT COUNT(*) FROM beds", epsilon="5").explain().breaks
+    assert not db.said.broken
+    told = db.budget
+    assert {name: str(spent.amount) for name, spent in told.by_unit().items()}["beds"] == "50"
+    assert "about beds: a promise about one says nothing about another" in " ".join(repr(told).split())
+    page = " ".join(Page.of(db).text().split())
+    assert "In beds, this is promised for every row by itself." in page
+
+
+def test_what_says_no_unit_or_is_of_another_database_counts_for_every_one() -> None:
+    mine, others = (("person", "patients", "id"),), (("row", "beds", ""),)
+    charge = {"database": "clinic", "unit": [["row", "beds", ""]]}
+    assert not subjects.counts(charge, "clinic", mine)
+    assert subjects.counts(charge, "clinic", others)
+    assert subjects.counts(charge, "clinic", ())
+    assert subjects.counts({"database": "clinic"}, "clinic", mine)
+    assert subjects.counts({**charge, "database": "other"}, "clinic", mine)
+
+
+def test_a_promise_about_more_units_implies_one_about_fewer_and_never_the_other_way() -> None:
+    one, two = (("row", "a", ""),), (("row", "a", ""), ("row", "b", ""))
+    narrow, wide, whole = (Limit("value", ((1, 1, 1),), "told", "made", "", "x", u) for u in (one, two, ()))
+    assert wide.implies(narrow)
+    assert whole.implies(narrow)
+    assert not narrow.implies(wide)
+    assert not narrow.implies(whole)
+    assert [Limit.of(each.as_dict()) for each in (narrow, wide, whole)] == [narrow, wide, whole]
+    assert "units" not in whole.as_dict()
+
+
+def test_units_are_noted_when_a_ledger_of_before_is_opened(tmp_path: Path) -> None:
+    """A charge of an earlier version says no unit: it counts for every one, and from now on none changes."""
+    file = written(tmp_path, "patients")
+    db = sf.open(file)
+    (step,) = db.sql("SELECT COUNT(*) FROM patients", epsilon="0.1").query.spend
+    db.ledger.charge((step,), "a key")  # as it was written then
+    assert "unit" not in charges(db)[0]
+    changed = TABLES["patients"].replace('"id"\nrows_per_person = 1', '"row"')
+    sf.open(file)
+    notes = "SELECT COUNT(*) FROM entries WHERE found = 'units/clinic'"
+    with sqlite3.connect(tmp_path / "clinic.ledger") as connection:
+        assert connection.execute(notes).fetchall() == [(1,)]
+    sf.open(file)
+    with sqlite3.connect(tmp_path / "clinic.ledger") as connection:
+        assert connection.execute(notes).fetchall() == [(1,)]
+    with pytest.raises(sf.LedgerError, match="added up as if it were about the same"):
+        sf.open(written(tmp_path, "patients", patients=changed))
+
+
+def test_init_writes_which_units_are_the_same(tmp_path: Path) -> None:
+    written(tmp_path, "patients")
+    answers = ["--unit", "patients=id", "--unit", "labs=who", "--unit", "beds=row", "--public", "wards"]
+    given = ["init", str(tmp_path / "clinic.duckdb"), "--policy", str(tmp_path / "new.toml"), *answers]
+    made = CliRunner().invoke(main, [*given, "--unit", "visits=patient", "--json"])
+    assert made.exit_code == 0, made.output
+    text = (tmp_path / "new.toml").read_text(encoding="utf-8")
+    assert '[units]\npeople = ["patients.id", "labs.who", "visits.patient"]\nrows_of_beds = ["beds"]' in text
