@@ -205,10 +205,10 @@ def test_a_receipt_can_be_looked_for_in_the_ledger(clinic: Path) -> None:
     )
     assert head is not None
     told = run("budget", "clinic.toml", "--verify", head[1], folder=clinic).stdout
-    assert "All 4 entries are as they were written." in told
-    assert "All 4 entries" in run("budget", "clinic.toml", "--verify", folder=clinic).stdout
+    assert "All 5 entries are as they were written." in told
+    assert "All 5 entries" in run("budget", "clinic.toml", "--verify", folder=clinic).stdout
     facts = json.loads(run("budget", "clinic.toml", "--verify", head[1], "--json", folder=clinic).stdout)
-    assert (facts["entries"], facts["head"][:2]) == (4, "4-")
+    assert (facts["entries"], facts["head"][:2]) == (5, "5-")
 
 
 def test_a_ledger_that_was_lost_or_is_an_old_copy_is_refused_until_the_owner_accepts(clinic: Path) -> None:
@@ -399,19 +399,19 @@ def test_two_analysts_asking_the_same_at_once_see_one_release(tmp_path: Path) ->
 
 KILLED = """
 import os, signal, sys, sfumato as sf
-from sfumato.curator import database
+from sfumato.curator import asked, drawing
 where = sys.argv[2]
 db = sf.open(sys.argv[1])
-def die(*_):
+def die(*_, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 if where == "run":
     db.source.run = die
 if where == "draw":
-    database.draw = die
+    drawing.draw = die
 if where == "keep":
     db.ledger.keep = die
 if where == "shown":
-    database.Release = die
+    asked.Release = die
 db.sql("SELECT COUNT(*) AS n FROM visits", epsilon="0.5").release()
 """
 

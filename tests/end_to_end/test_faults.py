@@ -182,4 +182,10 @@ def test_a_process_killed_in_the_middle_of_a_commit_holds_nobody_up(policy: Path
     os.waitpid(process, 0)
     database = sf.open(policy)
     assert question(database, 1).release().cost.amount == EPSILON
-    assert [entry.kind for entry in database.ledger.entries()] == ["opened", "grant", "charge", "release"]
+    assert [entry.kind for entry in database.ledger.entries()] == [
+        "opened",
+        "grant",
+        "charge",
+        "unit",
+        "release",
+    ]

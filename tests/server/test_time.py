@@ -128,8 +128,13 @@ def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_
 
 
 def running(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every question that is asked from now on is this one to the engine."""
-    monkeypatch.setattr(DuckDB, "compile", lambda _, plan: Compiled(plan, Statements((sql,))))
+    """Whatever is asked, this is what the engine runs."""
+    run = DuckDB.run
+
+    def other(self: DuckDB, compiled: Compiled, *given: Any, **more: Any) -> Any:
+        return run(self, Compiled(compiled.plan, Statements((sql,))), *given, **more)
+
+    monkeypatch.setattr(DuckDB, "run", other)
 
 
 def test_a_failing_engine_is_counted_and_says_the_same_at_the_deadline(

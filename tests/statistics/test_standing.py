@@ -103,7 +103,7 @@ def weaken_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         thin = [replace(step, mechanism=Geometric(scale=step.mechanism.scale / 2)) for step in query.steps]
         return replace(query, steps=tuple(thin))
 
-    monkeypatch.setattr("sfumato.curator.database.calibrate", half)
+    monkeypatch.setattr("sfumato.curator.question.calibrate", half)
 
 
 def test_a_path_with_too_little_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ class Book:
         self._policy, self._clock = policy, clock
         self._home, self._stands = home, stands
         self.witness = Witness(path)
-        self._identity = ""
+        self.identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
         self._sums: dict[
             tuple[str, str, Units], tuple[Line, list[int]]
@@ -469,7 +469,7 @@ class Book:
             self._prepare()
         last = deque(self.walk(), maxlen=1)[0]
         if not accept:
-            self._check(last, self.witness.of_ledger(self._identity))
+            self._check(last, self.witness.of_ledger(self.identity))
         self._check_home()
         self._check_units()
         with self.store.writing():
@@ -535,7 +535,7 @@ class Book:
             self._take_over()
             self.store.drop("about", "charges", "releases")
         opened = json.loads(self.store.read("SELECT body FROM entries WHERE number = 1")[0][0])
-        self._identity = opened["ledger"]
+        self.identity = opened["ledger"]
         self._check_currency(opened["currency"])
 
     def _check_currency(self, counted: str) -> None:
@@ -584,15 +584,15 @@ class Book:
         since the ledger may have gone another way. A mark that the file of another one remembers is part of
         that one.
         """
-        marks = dict.fromkeys(former + self.witness.of_ledger(self._identity))
-        for name in {mark.ledger for _, mark in marks} - {self._identity}:
+        marks = dict.fromkeys(former + self.witness.of_ledger(self.identity))
+        for name in {mark.ledger for _, mark in marks} - {self.identity}:
             marks |= dict.fromkeys(self.witness.of_ledger(name))
         covered = self._made_up()
         open_marks = [
             (place, mark)
             for place, mark in marks
             if _key(mark) not in covered
-            and not (mark.ledger == self._identity and self._head_at(mark.number) == mark.head)
+            and not (mark.ledger == self.identity and self._head_at(mark.number) == mark.head)
         ]
         missing: dict[tuple[str, int, str], tuple[int, int]] = {}
         for place, mark in open_marks:
@@ -601,8 +601,8 @@ class Book:
                 self.witness.has_seen(where, mark) and other.number > mark.number for where, other in others
             ):
                 continue
-            here = Mark(self._identity, last.number, last.head, last.spent, last.lost)
-            known = mark.ledger == self._identity and self.witness.has_seen(place, here)
+            here = Mark(self.identity, last.number, last.head, last.spent, last.lost)
+            known = mark.ledger == self.identity and self.witness.has_seen(place, here)
             spent, lost = (last.spent, last.lost) if known else (0, 0)
             before = missing.get(_key(mark), (mark.spent, mark.lost))
             missing[_key(mark)] = (
@@ -619,6 +619,10 @@ class Book:
         return {
             (ledger, number, head) for (body,) in rows for ledger, number, head in json.loads(body)["made_up"]
         }
+
+    def instead_of(self) -> frozenset[str]:
+        """Ledgers that were lost, and counted as spent in this one."""
+        return frozenset(ledger for ledger, _, _ in self._made_up()) - {self.identity}
 
     # Checking -----------------------------------------------------------------------------------------
 
@@ -648,9 +652,9 @@ class Book:
         """Refuse a ledger that lacks what is remembered of it."""
         for place, mark in marks:
             is_here = last.head if mark.number == last.number else self._head_at(mark.number)
-            if (mark.ledger == self._identity and is_here == mark.head) or _key(mark) in self._made_up():
+            if (mark.ledger == self.identity and is_here == mark.head) or _key(mark) in self._made_up():
                 continue
-            if mark.ledger != self._identity:
+            if mark.ledger != self.identity:
                 raise LedgerError(
                     f"{self.store.name} is another ledger than the one that {place} remembers. Nothing is "
                     "charged or answered. Put the right one back; or, if the exchange is meant, go on with "
@@ -672,7 +676,7 @@ class Book:
     def note_witness(self) -> None:
         """Note the last entry outside."""
         last = self.last()
-        self.witness.note(Mark(self._identity, last.number, last.head, last.spent, last.lost))
+        self.witness.note(Mark(self.identity, last.number, last.head, last.spent, last.lost))
 
     def verify(self, head: str | None) -> int:
         """Go through all entries; see `Ledger.verify`."""

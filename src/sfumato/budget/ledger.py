@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sfumato.budget import filters, record, shares, subjects
+from sfumato.budget.bodies import Body
 from sfumato.budget.book import Book, Wish
 from sfumato.budget.entries import SECOND, Draw, Entry, Kept, Line, Receipt
 from sfumato.budget.entries import units as in_units
@@ -119,6 +120,7 @@ class Ledger:
         facts["tables"] = tables
         self.book = Book(self.store, self.path, name=name, total=total, **facts)
         self.own: tuple[Limit, ...] = ()  # promises of this database as it was opened
+        self.body: Body | None = None  # the data that are charged for here
         self._shelf = Shelf(self.book)
         self._queue = Queue(self.path.with_name(self.path.name + ".queue"))
         self._waiting: deque[_Ticket] = deque()  # whose operations are atomic
@@ -130,6 +132,10 @@ class Ledger:
     def _begin(self, accept: bool) -> None:
         with self._alone():
             self.book.open(accept=accept)
+
+    def of_data(self, data: Path, policy: str) -> Body:
+        """Data that are charged for here."""
+        return Body(data, self.book.identity, self.store.name, policy, self.book.instead_of())
 
     # The three acts -----------------------------------------------------------------------------------
 
@@ -157,6 +163,8 @@ class Ledger:
         price = self.price_of(spend, slack)
         if analyst:
             shares.check_printable(analyst)
+        if self.body is not None:
+            self.body.check()
         found = self._submit(
             {
                 "act": "ask",
@@ -181,6 +189,8 @@ class Ledger:
         if "refused" in found:
             raise self._over(price, found, analyst)
         receipt = self._receipt(found["receipt"], charged=found["new"])
+        if self.body is not None:
+            self.body.charged()
         if found["new"] and receipt.price != price:
             raise LedgerError(
                 f"{self.store.name} charged {receipt.price} where {price} was asked. Verify it."

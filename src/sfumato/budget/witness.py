@@ -47,7 +47,7 @@ class Witness:
 
     def __init__(self, ledger: Path) -> None:
         self.beside = ledger.with_name(ledger.name + ".head")
-        self._state = _state()
+        self._state = state_folder()
         path = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()
         self._by_path = _hidden(self._state, f"path-{path}")
         self._by_name: Path | None = None
@@ -130,7 +130,7 @@ def _slot(ledger: str, number: int, head: str) -> bytes:
     return f"{number} {ledger[:8]} {head}".encode().ljust(SLOT - 1)[: SLOT - 1] + b"\n"
 
 
-def _state() -> Path | None:
+def state_folder() -> Path | None:
     """The folder for what programs remember of this user; None if there is none."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return None if base.startswith("~") else Path(base) / "sfumato"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sfumato as sf
+from sfumato.budget.bodies import Body
 from sfumato.budget.witness import Witness
 from sfumato.cli.main import Friendly, working
 from sfumato.curator import show
@@ -208,6 +209,7 @@ def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     Witness(folder / "hospital.ledger").forget()  # the people are made up anew
+    Body(folder / "hospital.duckdb", "", "", "").forget()
     exact = [question.sql for question in QUESTIONS] + [ALL, WITHOUT_ALICE]
     alice = f"UPDATE patients SET diabetic = TRUE WHERE patient_id = {ALICE}"
     with working("making a hospital"):

@@ -275,6 +275,11 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     metavar="NAME",
     help="Another policy on this ledger is gone for good: its total binds nobody any more.",
 )
+@click.option(
+    "--other-people",
+    metavar="WHY",
+    help="The data are about other people than when another ledger was charged for them.",
+)
 @JSON
 def budget(
     policy: str,
@@ -284,10 +289,13 @@ def budget(
     planned: str | None,
     accept: bool,
     retire: str | None,
+    other_people: str | None,
     as_json: bool,
 ) -> None:
     """What was spent, by whom, on what, and what is left."""
-    database = opened(policy, accept=accept)
+    database = opened(policy, accept=accept, other_people=other_people or "")
+    if other_people:
+        click.echo("Written into both ledgers: these are other people.", err=True)
     if retire is not None:
         database.ledger.retire(retire)
         click.echo(f"{retire} is retired: what was spent under it stays spent.", err=True)

@@ -17,6 +17,7 @@ from sfumato.curator.keeper import Keeper
 from sfumato.curator.question import Question, asked, price
 from sfumato.curator.refusals import check_units
 from sfumato.curator.suggest import Standing, Suggestion, suggested
+from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import former, forms, units
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
+    from sfumato.budget.bodies import Body
+    from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import Tuning
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
+
+APART = "other people"  # notes that data are about others than those of another ledger
 
 
 class Database(Keeper):
@@ -65,6 +70,14 @@ class Database(Keeper):
     def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
         """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""
         return Batch.of(self, questions, delta)
+
+    def release(self, question: Question) -> Release:
+        """What `question.release()` does."""
+        return question.release()
+
+    def is_paid(self, question: Question) -> bool:
+        """Whether a stored release already answers the question."""
+        return question.kept() is not None
 
     def tune(
         self,
@@ -150,11 +163,13 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     coins: Coins | None = None,
     clock: Callable[[], float] = time.time,
     accept: bool = False,
+    other_people: str = "",
 ) -> Database:
     """Open a database through its policy file, to ask as `analyst`.
 
     Bad declarations, missing tables and an unusable ledger are all reported here, before any question.
     `accept` goes on after a ledger was lost, with all that was spent (see `sfumato.budget.Ledger`).
+    `other_people` says why data that were charged to another ledger are about other people now.
     """
     written = policies.load(path)
     policy, source = fitting(written)
@@ -174,6 +189,27 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     )
     check_units(policy, ledger)
     ledger.least = policy.budget.of(policy.least)
+    ledger.body = ledger.of_data(policy.database, str(Path(policy.file).absolute()))
+    if other_people:
+        _part(ledger, ledger.body, other_people)
+    ledger.body.check()
     if analyst:
         check_name(analyst, ledger.known(analyst))
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)
+
+
+def _part(ledger: Ledger, body: Body, why: str) -> None:
+    """Say, in both ledgers, that these are other people than those another one was charged for."""
+    check_printable(why)
+    other = body.other
+    if other is None:
+        told = "leave it out: no other ledger was charged for these data"
+        raise InvalidParameter("other-people", why, told)
+    facts = {"data": str(body.data), "why": why}
+    try:
+        open(other["policy"]).ledger.note(APART, {**facts, "ledger": body.place})
+        is_told = True
+    except SfumatoError:  # it may be gone
+        is_told = False
+    ledger.note(APART, {**facts, "ledger": other["place"], "told_there": is_told})
+    body.part(why)
