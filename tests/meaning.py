@@ -1,12 +1,14 @@
 """Whether an answer means what its SQL says (law 14): random questions beside the engine's own answer.
 
-    python -m tests.meaning --seed 7 --count 2000
+    python -m tests.meaning --seed 7 --count 2000 --kind "prepared parquet"
 
 A policy is drawn together with data that keep every promise of it: values within their bounds, on their
 grids and among their keys, few rows a person, nobody without a name. There nobody is clamped, scaled or
 dropped, so that without noise a release must be what DuckDB itself says to the same text. A question is
 refused (for free, from its text) or its plan is run by the source, drawn without noise and shown by
-`Release.exact`; each number is then compared with the engine's, group by group.
+`Release.exact`; each number is then compared with the engine's, group by group. Of a few the interval is
+looked at, too: around a number without noise it holds what the engine says. The tables lie in any of the
+places that `tests.places` knows.
 
 What differs by design stands in docs/reference/sql.md and, one by one, in the rules of this file: each is a
 function that says in which words the page says so. Everything else is a difference, and is printed with
@@ -37,11 +39,14 @@ import sqlglot
 from sqlglot import expressions as trees
 from tests.fuzz import Expr, Grammar, Relation, World, literal, quoted, world
 from tests.neighbours import links
+from tests.places import DATABASE, KINDS, columns_for, fill, settled
 
 from sfumato.budget import Receipt
 from sfumato.curator.calibrate import Query as Calibrated
-from sfumato.curator.intervals import Errors
-from sfumato.curator.release import Release, is_label, write_key
+from sfumato.curator.calibrate import calibrate
+from sfumato.curator.caps import resolve
+from sfumato.curator.intervals import Errors, uses
+from sfumato.curator.release import LEVEL, Release, is_label, write_key
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Step
@@ -63,16 +68,18 @@ from sfumato.queries.plan import (
     Weighted,
 )
 from sfumato.queries.relations import joins_of
+from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
-from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from sfumato.curator.linear import Ends
     from sfumato.queries.declared import Table, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Expression, Having, Measure, Plan
     from sfumato.sources.answers import Answer
+    from sfumato.sources.duckdb import DuckDB
 
 BUCKETS = (  # WIDTH_BUCKET, which the engine has not
     "CREATE MACRO width_bucket(x, a, b, n) AS CASE WHEN x < a THEN 0 WHEN x >= b THEN n + 1"
@@ -82,6 +89,14 @@ LOOSE = re.compile(r"QUANTILE_DISC|PERCENTILE_DISC|APPROX_QUANTILE", re.IGNORECA
 NEAR = 1e-9  # relative: what doubles may lose in the engine's own arithmetic
 MOST_GROUPS = 5_000  # of a question that is compared: nearly all are empty
 ROWS = 60  # of one person that weigh in full: nobody here has so many
+INTERVALS = 3  # groups of a question whose intervals are looked at: that takes time
+PRICES = (  # the last leaves next to no noise: its intervals hardly forgive anything
+    Guarantee.read(epsilon="0.1"),
+    Guarantee.read(epsilon="1", delta="1e-6"),
+    Guarantee.read(rho="0.5"),
+    Guarantee.read(epsilon="1000"),
+)
+PRIVATE = Guarantee.read(epsilon="1", delta="1e-6")  # where the groups are private there must be a delta
 
 Group = tuple[object, ...]
 Vectors = Sequence[Sequence[int]]
@@ -99,6 +114,7 @@ class Shown:
     vectors: dict[Group, tuple[tuple[int, ...], ...]]  # of every group, shown or not
     counted: dict[Group, tuple[Fraction, ...]]  # rows of it; then those in which each measure has a value
     cells: dict[Group, tuple[tuple[int, ...], ...]]  # what was chosen from
+    ends: dict[tuple[Group, str], Ends]  # of a few groups, by the names of outputs: their intervals
 
     def is_empty(self, group: Group) -> bool:
         """Whether no row is in it."""
@@ -113,8 +129,11 @@ class Shown:
         return min(self.counted[group]) == 0
 
 
-def shown(source: DuckDB, plan: Plan) -> Shown:
-    """Run a plan and show it through the code that shows a release, with integers that carry no noise."""
+def shown(source: DuckDB, plan: Plan, spend: Guarantee) -> Shown:
+    """Run a plan and show it through the code that shows a release, with integers that carry no noise.
+
+    The price is that of its intervals.
+    """
     counters = [Moments((), (), 0, False, plan.relation.rows)]
     for measure in plan.measures:  # how many rows of a group have a value at all
         values: tuple[Scalar, ...] = ()
@@ -127,16 +146,17 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
     )
     answer = unseal(source.run(source.compile(whole)))
     release = _release(whole, _drawn(whole, answer))
-    groups, vectors, _ = release._rolled(release._groups(), release._vectors())
+    groups, vectors, times = release._rolled(release._groups(), release._vectors())
     first = len(plan.measures)
     found = {tuple(map(as_key, group)): vector for group, vector in zip(groups, vectors, strict=True)}
     errors = Errors((None,) * len(whole.measures), whole.measures)
+    indices = release._shown(errors, groups, vectors)
     rows = [
         (
             tuple(map(as_key, groups[g])),
             {o.name: _exactly(release, o.expression, errors, groups[g], vectors[g]) for o in plan.outputs},
         )
-        for g in release._shown(errors, groups, vectors)
+        for g in indices
     ]
     counted = {
         group: tuple(Fraction(vector[first + i][0], counter.whole) for i, counter in enumerate(counters))
@@ -149,7 +169,20 @@ def shown(source: DuckDB, plan: Plan) -> Shown:
         )
         for g, group in enumerate(answer.groups)
     }
-    return Shown(plan, rows, found, counted, cells)
+    some = [g for g in indices if vectors[g][first][0]][:INTERVALS]
+    tail = (1 - Fraction(LEVEL)) / (max(len(groups), 1) if plan.selects else 1)
+    priced, ends = _priced(plan, spend), {}
+    for g, output in itertools.product(some, plan.outputs):
+        if not is_label(output.expression):
+            reader = Errors.of(plan, priced, times[g]).reader(output.expression, tail)
+            ends[tuple(map(as_key, groups[g])), output.name] = reader(vectors[g])
+    return Shown(plan, rows, found, counted, cells, ends)
+
+
+def _priced(plan: Plan, spend: Guarantee) -> Calibrated:
+    """The noise that the question has at its price."""
+    distances = tuple(each.distances for each in derive(plan))
+    return calibrate(plan.measures, distances, PRIVATE if plan.private_keys else spend, uses(plan))
 
 
 def _exactly(
@@ -159,7 +192,7 @@ def _exactly(
     group: Group,
     vector: tuple[tuple[int, ...], ...],
 ) -> object:
-    """A cell as `Release.exact` shows it, but for its interval, which takes time and is not looked at."""
+    """A cell as `Release.exact` shows it, but for its interval, which takes time: only a few have one."""
     if isinstance(expression, KeyOf):
         return group[expression.index]
     return release._label(expression, vector) if is_label(expression) else errors.value(expression, vector)
@@ -314,6 +347,14 @@ def is_near(ours: Fraction, theirs: object, off: float) -> bool:
     return abs(float(ours - Fraction(theirs))) <= off * (1 + 1e-6) + NEAR * max(abs(number), 1.0)
 
 
+def is_within(ends: Ends, theirs: object, off: float) -> bool:
+    """Whether the engine's number lies in an interval, but for the same."""
+    if not isinstance(theirs, (int, float, decimal.Decimal)):
+        return False
+    nearest = min(max(float(theirs), ends[0]), ends[1])
+    return is_near(Fraction(nearest), theirs, off)
+
+
 # Rules: what differs by design, in the words of docs/reference/sql.md --------------------------------------
 
 
@@ -428,6 +469,7 @@ class Tally:
     refused: int = 0
     failed: int = 0  # by the engine, whose own arithmetic is not total
     compared: int = 0  # numbers
+    intervals: int = 0  # that were looked at
     seen: Counter[str] = field(default_factory=Counter)  # features of compared questions
     reasons: Counter[str] = field(default_factory=Counter)
 
@@ -439,34 +481,30 @@ class Clean:
     place: World
     rows: dict[str, list[tuple[str | None, ...]]]
     folder: Path
+    kind: str = "duckdb"  # of source: one of `tests.places.KINDS`
+    spend: Guarantee = PRICES[-1]
     source: DuckDB = field(init=False)
     raw: duckdb.DuckDBPyConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        path = self.folder / "clean.duckdb"
-        path.unlink(missing_ok=True)
-        with duckdb.connect(str(path)) as connection:
-            self.fill(connection)
-        self.source = DuckDB(path)
         self.raw = duckdb.connect()
         self.raw.execute("SET threads = 2")
         self.raw.execute(BUCKETS)
-        self.fill(self.raw)
+        fill(self.raw, columns_for(self.kind, self.place.columns), self.rows)
+        self.place, self.source = settled(self.kind, self.place, self.rows, self.folder)
 
-    def fill(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make the tables and their rows."""
-        for table, columns in self.place.columns.items():
-            connection.execute(f"CREATE TABLE {quoted(table)} ({columns})")
-            rows = self.rows[table]
-            if rows:
-                printed = ", ".join(f"({', '.join(map(_text, row))})" for row in rows)
-                connection.execute(f"INSERT INTO {quoted(table)} VALUES {printed}")
+    def plan(self, sql: str) -> Plan:
+        """What is run, with caps for this question where tables were tuned: as `Database.sql` makes it."""
+        policy = self.place.policy
+        plan = parse(sql, policy)
+        fitting = resolve(policy, plan, PRIVATE if plan.private_keys else self.spend)
+        return plan if fitting is policy else parse(sql, fitting)
 
     def differences(self, sql: str, tally: Tally | None = None) -> list[Difference] | None:
         """What is not as the engine says; None if the question is refused, or fails in the engine itself."""
         tally = tally or Tally()
         try:
-            plan = parse(sql, self.place.policy)
+            plan = self.plan(sql)
         except QueryRefused as refusal:
             tally.refused += 1
             tally.reasons[re.sub(r"'[^']*'|\d[\d.e+]*", "_", refusal.problem)[:90]] += 1
@@ -485,16 +523,12 @@ class Clean:
             tally.reasons["engine: " + str(error).split("\n", 1)[0][:90]] += 1
             return None
         try:
-            found = shown(self.source, replace(plan, limit=None))
+            found = shown(self.source, replace(plan, limit=None), self.spend)
         except Exception as error:  # whatever it is, an accepted question has an answer
             return [
                 Difference("it was accepted, and then", f"{type(error).__name__}: {error}"[:300], rows[:2])
             ]
         return list(compared(sql, found, rows, tally))
-
-
-def _text(value: str | None) -> str:
-    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
 def compared(sql: str, found: Shown, rows: list[tuple[Any, ...]], tally: Tally) -> Iterator[Difference]:
@@ -514,6 +548,7 @@ def compared(sql: str, found: Shown, rows: list[tuple[Any, ...]], tally: Tally) 
             continue
         for i, output in enumerate(plan.outputs):
             tally.compared += 1
+            tally.intervals += (group, output.name) in found.ends
             yield from _cell(sql, found, group, output, row[output.name], theirs[group][i])
     for group in theirs:
         if (
@@ -549,6 +584,9 @@ def _cell(
     if (ours is None and off < math.inf) or (ours is not None and not is_near(ours, theirs, off)):
         told = None if ours is None else float(ours)
         yield Difference(where, told, theirs)
+    ends = found.ends.get((group, output.name))
+    if ends is not None and ours is not None and not is_within(ends, theirs, off):
+        yield Difference(f"interval of {where}", list(ends), theirs)
 
 
 def _mode(found: Shown, group: Group, chosen: Chosen, where: str, theirs: object) -> Iterator[Difference]:
@@ -678,15 +716,15 @@ class Author:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.lines = ["[source]", 'duckdb = "clean.duckdb"', "[budget]", 'epsilon = "1"', 'delta = "1e-6"']
+        self.lines = ["[source]", DATABASE, "[budget]", 'epsilon = "1"', 'delta = "1e-6"']
         self.columns: dict[str, str] = {}
         self.rows: dict[str, list[tuple[str | None, ...]]] = {}
         self.keys: dict[tuple[str, str], tuple[Value, ...]] = {}
 
-    def write(self, folder: Path) -> Clean:
-        """All of it, with the tables made."""
+    def write(self, folder: Path, kind: str) -> Clean:
+        """All of it, with the tables made, and some price."""
         self.tables()
-        return Clean(self.place, self.rows, folder)
+        return Clean(self.place, self.rows, folder, kind, self.rng.choice(PRICES))
 
     @property
     def place(self) -> World:
@@ -810,9 +848,9 @@ def _stem(engine_type: str) -> str:
     return stems.get(engine_type, "m" if engine_type.startswith("DECIMAL") else "n")
 
 
-def clean(seed: object, folder: Path) -> Clean:
+def clean(seed: object, folder: Path, kind: str = "duckdb") -> Clean:
     """Some policy with rows that keep it; the same seed makes the same."""
-    return Author(random.Random(f"clean {seed}")).write(folder)
+    return Author(random.Random(f"clean {seed}")).write(folder, kind)
 
 
 # The grammar: that of the fuzzer, and more of what has a meaning of its own ---------------------------------
@@ -1222,7 +1260,8 @@ def fewer_rows(place: Clean, sql: str) -> Clean:
             start = 0
             while start < len(best.rows[table]):
                 kept = best.rows[table][:start] + best.rows[table][start + size :]
-                tried = Clean(place.place, {**best.rows, table: kept}, _fresh(place.folder))
+                rows = {**best.rows, table: kept}
+                tried = Clean(place.place, rows, _fresh(place.folder), place.kind, place.spend)
                 if tried.differences(sql):
                     best = tried
                 else:
@@ -1266,6 +1305,7 @@ def explore(
     count: int,
     tally: Tally,
     *,
+    kind: str = "duckdb",
     each: int = 60,
     shrink: bool = True,
     seconds: float = math.inf,
@@ -1276,7 +1316,7 @@ def explore(
     for i in itertools.count():
         with tempfile.TemporaryDirectory() as folder:
             name = f"{seed}-{i}"
-            place = clean(name, Path(folder))
+            place = clean(name, Path(folder), kind)
             grammar = Meanings(place.place.policy, random.Random(f"ask {name}"), wild=0.0)
             for _ in range(each):
                 if asked >= count or time.monotonic() > end:
@@ -1295,7 +1335,13 @@ def explore(
                         fewer = fewer_rows(place, simple)
                         differences = fewer.differences(simple) or differences
                     yield Found(
-                        name, query, simple, differences, fewer.rows, place.place.text, place.place.columns
+                        f"{name} ({kind})",
+                        query,
+                        simple,
+                        differences,
+                        fewer.rows,
+                        fewer.place.text,
+                        place.place.columns,
                     )
 
 
@@ -1314,6 +1360,7 @@ def main() -> int:
     read = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     read.add_argument("--seed", default="1")
     read.add_argument("--count", type=int, default=500, help="questions")
+    read.add_argument("--kind", choices=KINDS, default=KINDS[0], help="where the tables lie")
     read.add_argument("--seconds", type=float, default=math.inf)
     read.add_argument("--each", type=int, default=60, help="questions of one policy")
     read.add_argument("--plain", action="store_true", help="print questions as they were asked, not shrunk")
@@ -1325,6 +1372,7 @@ def main() -> int:
         given.seed,
         given.count,
         tally,
+        kind=given.kind,
         each=given.each,
         shrink=not given.plain,
         seconds=given.seconds,
@@ -1334,7 +1382,7 @@ def main() -> int:
         print(f"--- {number} ---\n{found}\n", flush=True)
     print(
         f"accepted {tally.accepted}, refused {tally.refused}, failed in the engine {tally.failed},"
-        f" numbers compared {tally.compared}, questions that differ {number}"
+        f" numbers compared {tally.compared} and intervals {tally.intervals}, questions that differ {number}"
     )
     if given.reasons:
         print("\n".join(f"{count:6} {reason}" for reason, count in tally.reasons.most_common(40)))
