@@ -7,13 +7,16 @@ runs for as long as one likes: `python -m tests.meaning --seed 7 --count 5000`).
 
 from __future__ import annotations
 
+import math
 import random
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.fuzz import world
-from tests.meaning import Clean, Meanings, Tally, asked, clean, explore
+from tests.meaning import Clean, Meanings, Tally, asked, clean, explore, is_within
+from tests.places import KINDS
 
 from sfumato.errors import QueryRefused
 from sfumato.queries.domains import RULES
@@ -703,6 +706,34 @@ def test_random_questions_mean_what_the_engine_says() -> None:
     found = list(explore("law 14", 200, tally, shrink=False))
     assert not found, "\n\n".join(map(str, found[:5]))
     assert tally.compared > 700
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_random_questions_mean_the_same_wherever_the_tables_lie(kind: str) -> None:
+    tally = Tally()
+    found = list(explore(f"places {kind}", 12, tally, kind=kind, each=6, shrink=False))
+    assert not found, "\n\n".join(map(str, found[:5]))
+    assert tally.compared > 10
+    assert tally.intervals > 8
+
+
+def test_caps_that_places_are_tuned_to_lie_above_what_people_have(tmp_path: Path) -> None:
+    place = Clean(world(EDGES, COLUMNS, {}), ROWS, tmp_path, "prepared tuned")
+    (total,) = place.plan("SELECT SUM(r) FROM b").measures
+    assert isinstance(total, Sum)
+    assert 9 < total.cap < 50 * 100  # of 9 at most, where 50 rows of 100 are declared
+    count, around = place.plan("SELECT AVG(r) FROM b").measures
+    assert isinstance(around, Sum)
+    assert isinstance(count, Moments)
+    assert (around.centre, count.rows) == (3, 6)
+
+
+def test_an_interval_that_misses_is_found() -> None:
+    assert is_within((0.0, math.inf), 5, 0.0)
+    assert is_within((0.0, 1.0), Decimal("1.25"), 0.25)
+    assert not is_within((0.0, 1.0), Decimal("1.25"), 0.2)
+    assert not is_within((0.0, 1.0), None, 9.0)
 
 
 # Shapes in which meanings were lost: the random questions must keep writing them.
