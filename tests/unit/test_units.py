@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -69,17 +70,15 @@ def charges(db: Database) -> list[dict[str, Any]]:
     return [json.loads(line.body) for line in db.ledger.book.lines("charge")]
 
 
-def test_every_charge_says_whose_unit_it_is_about(tmp_path: Path) -> None:
+def test_every_charge_says_whose_unit_it_is_about_and_what_is_called_the_same(tmp_path: Path) -> None:
     db = sf.open(written(tmp_path, "patients", "visits", "labs", "beds", "wards", more=UNITS))
-    asked = ("patients", "visits", "labs", "beds", "patients JOIN labs ON id = who")
-    for relation in asked:
+    for relation in ("patients", "visits", "labs", "beds", "patients JOIN labs ON id = who"):
         count(db, relation)
     db.batch([db.sql(f"SELECT COUNT(*) FROM {t}", epsilon="0.2") for t in ("beds", "labs")]).release()
-    people, labs, beds = ["person", "patients", "id"], ["person", "labs", "who"], ["row", "beds", ""]
-    assert [charge["unit"] for charge in charges(db)] == [
-        [people], [people], [labs], [beds], [labs, people], [labs, beds]
-    ]  # fmt: skip
-    assert [entry.units for entry in db.budget.history[:1]] == [(("person", "patients", "id"),)]
+    people, beds = [["person", "labs", "who"], ["person", "patients", "id"]], ["row", "beds", ""]
+    about = [charge["unit"] for charge in charges(db)]
+    assert about == [people, people, people, [beds], people, [*people, beds]]
+    assert db.budget.history[3].units == (("row", "beds", ""),)
 
 
 def test_tuning_says_whose_unit_it_is_about(tmp_path: Path) -> None:
@@ -121,17 +120,11 @@ def test_what_a_table_says_of_its_unit_does_not_change_after_its_first_charge(
 
 
 def test_a_table_that_was_never_charged_for_may_say_something_else(tmp_path: Path) -> None:
-    count(
-        sf.open(written(tmp_path, "patients", "labs", more='[units]\np = ["patients.id", "labs.who"]\n')),
-        "labs",
-    )
+    more = '[units]\np = ["patients.id", "labs.who"]\n'
+    count(sf.open(written(tmp_path, "patients", "labs", more=more)), "labs")
     changed = TABLES["patients"].replace('"id"\nrows_per_person = 1', '"row"')
     more = '[units]\np = ["labs.who"]\nq = ["patients"]\n'
-    with pytest.raises(sf.LedgerError, match=r"patients\.id was the same unit as that of labs"):
-        sf.open(written(tmp_path, "patients", "labs", more=more, patients=changed))
-    alone = sf.open(written(tmp_path / "b", "patients"))
-    assert not alone.ledger.was_charged
-    count(sf.open(written(tmp_path / "b", "patients", patients=changed)), "patients")
+    count(sf.open(written(tmp_path, "patients", "labs", more=more, patients=changed)), "patients")
 
 
 def test_a_handle_that_was_opened_before_is_refused_when_it_charges(tmp_path: Path) -> None:
@@ -178,7 +171,7 @@ def test_columns_of_one_name_are_one_unit_unless_the_policy_says_otherwise(tmp_p
         connection.execute("CREATE TABLE labs (id INTEGER, x INTEGER)")
     db = sf.open(written(tmp_path / "a", "patients", "labs", labs=same))
     count(db, "labs")
-    assert charges(db)[0]["unit"] == [["person", "labs", "id"]]
+    assert "unit" not in charges(db)[0]  # so it counts for both
     assert not units.is_mixed(db.policy)
 
 
@@ -208,13 +201,13 @@ def test_units_that_make_no_sense_are_refused_with_their_line(
 def test_a_promise_counts_what_was_charged_about_its_own_unit(tmp_path: Path) -> None:
     db = sf.open(written(tmp_path, *TABLES, more=UNITS + PROMISE))
     (judge,) = db.judges
-    assert judge.units == (("person", "labs", "who"), ("person", "patients", "id"))
+    assert judge.apart == (("row", "beds", ""),)
     count(db, "beds", "50")  # far more than the promise about patients allows
-    assert not any(db.ledger.lost("value", judge.units))
+    assert not any(db.ledger.lost("value", judge.apart))
     assert db.ledger.lost("value")[0] == 50
     count(db, "visits", "0.01")
     count(db, "labs", "0.01")
-    assert db.ledger.lost("value", judge.units)[0] > 0
+    assert db.ledger.lost("value", judge.apart)[0] > 0
     with pytest.raises(sf.PromiseBroken):
         count(db, "labs", "5")
     assert db.sql("SELECT COUNT(*) FROM labs", epsilon="5").explain().breaks
@@ -227,25 +220,100 @@ def test_a_promise_counts_what_was_charged_about_its_own_unit(tmp_path: Path) ->
     assert "In beds, this is promised for every row by itself." in page
 
 
-def test_what_says_no_unit_or_is_of_another_database_counts_for_every_one() -> None:
-    mine, others = (("person", "patients", "id"),), (("row", "beds", ""),)
-    charge = {"database": "clinic", "unit": [["row", "beds", ""]]}
-    assert not subjects.counts(charge, "clinic", mine)
-    assert subjects.counts(charge, "clinic", others)
+def test_a_charge_counts_unless_all_it_is_about_is_called_something_else() -> None:
+    beds, labs = ("row", "beds", ""), ("person", "labs", "who")
+    charge = {"database": "clinic", "unit": [list(beds)]}
+    assert not subjects.counts(charge, "clinic", (beds,))
+    assert subjects.counts(charge, "clinic", (labs,))
     assert subjects.counts(charge, "clinic", ())
-    assert subjects.counts({"database": "clinic"}, "clinic", mine)
-    assert subjects.counts({**charge, "database": "other"}, "clinic", mine)
+    assert subjects.counts({"database": "clinic", "unit": [list(beds), list(labs)]}, "clinic", (beds,))
+    assert subjects.counts({"database": "clinic"}, "clinic", (beds,))
+    assert subjects.counts({**charge, "database": "other"}, "clinic", (beds,))
 
 
-def test_a_promise_about_more_units_implies_one_about_fewer_and_never_the_other_way() -> None:
-    one, two = (("row", "a", ""),), (("row", "a", ""), ("row", "b", ""))
-    narrow, wide, whole = (Limit("value", ((1, 1, 1),), "told", "made", "", "x", u) for u in (one, two, ()))
+def test_a_promise_for_which_less_counts_replaces_and_implies_none_for_which_more_does() -> None:
+    one = (("row", "a", ""),)
+    narrow, wide = (Limit("value", ((1, 1, 1),), "told", "made", "said", "x", apart) for apart in (one, ()))
     assert wide.implies(narrow)
-    assert whole.implies(narrow)
+    assert wide.replaces(narrow)
     assert not narrow.implies(wide)
-    assert not narrow.implies(whole)
-    assert [Limit.of(each.as_dict()) for each in (narrow, wide, whole)] == [narrow, wide, whole]
-    assert "units" not in whole.as_dict()
+    assert not narrow.replaces(wide)
+    assert [Limit.of(each.as_dict()) for each in (narrow, wide)] == [narrow, wide]
+    assert "apart" not in wide.as_dict()
+
+
+SPLIT = '[units]\npeople = ["patients.id"]\nlabs = ["labs.who"]\nbeds = ["beds"]\n'
+FOUR = ("patients", "visits", "labs", "beds")
+
+
+def test_a_promise_is_not_made_smaller_by_telling_units_apart_later(tmp_path: Path) -> None:
+    sf.open(written(tmp_path, *FOUR, more=UNITS + PROMISE))  # nothing was charged
+    split = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
+    with pytest.raises(sf.PromiseBroken):
+        count(split, "labs", "50")
+    assert any("does not promise any more" in note for note in split.said.notes)
+    split.said.withdraw()
+    fresh = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
+    assert [limit.apart for limit in fresh.ledger.promises()] == [fresh.judges[0].apart]
+    count(fresh, "labs", "50")
+    with pytest.raises(sf.PromiseBroken):
+        count(fresh, "patients", "50")
+
+
+@pytest.mark.parametrize("between", ["", "no units"])
+def test_what_was_charged_while_units_were_one_counts_for_both_of_them(between: str, tmp_path: Path) -> None:
+    joined = sf.open(written(tmp_path, *FOUR, more=UNITS))
+    count(joined, "labs", "0.75")
+    if between:
+        count(sf.open(written(tmp_path, *FOUR)), "patients JOIN labs ON id = who", "0.011")
+    split = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
+    assert split.ledger.lost("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
+    alone = sf.open(written(tmp_path, "patients", more='[units]\npeople = ["patients.id"]\n' + PROMISE))
+    assert alone.ledger.lost("value", alone.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
+
+
+def test_columns_of_one_name_that_are_told_apart_later_were_one_unit(tmp_path: Path) -> None:
+    same = TABLES["labs"].replace("who", "id")
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
+        connection.execute("CREATE TABLE patients (id INTEGER, age INTEGER)")
+        connection.execute("CREATE TABLE labs (id INTEGER, x INTEGER)")
+    count(sf.open(written(tmp_path, "patients", "labs", labs=same)), "labs", "0.5")
+    more = '[units]\npeople = ["patients.id"]\nlabs = ["labs.id"]\n'
+    split = sf.open(written(tmp_path, "patients", "labs", more=more + PROMISE, labs=same))
+    assert split.ledger.lost("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.5").amount
+
+
+def test_a_name_that_was_retired_is_another_database(tmp_path: Path) -> None:
+    count(sf.open(written(tmp_path, "labs", name="x")), "labs", "5")
+    other = sf.open(written(tmp_path, "patients", name="y"))
+    other.ledger.retire("x")
+    (tmp_path / "x.toml").unlink()
+    rows = TABLES["labs"].replace('"who"\nrows_per_person = 3', '"row"', 1)
+    more = '[units]\npeople = ["patients.id"]\nlabs = ["labs"]\n'
+    new = sf.open(written(tmp_path, "patients", "labs", name="x", more=more + PROMISE, labs=rows))
+    assert new.ledger.lost("value", new.judges[0].apart)[0] >= 5
+
+
+def test_a_name_that_looks_alike_was_not_charged(tmp_path: Path) -> None:
+    count(sf.open(written(tmp_path, "patients", name="clinic-2")), "patients")
+    for name in ("clinic_2", "CLINIC-2", "clinic"):
+        assert not sf.open(written(tmp_path, "patients", name=name)).ledger.was_charged
+
+
+def test_a_table_that_gave_keys_does_not_become_private(tmp_path: Path) -> None:
+    beds = TABLES["beds"].replace('["a", "b"]', '"wards.ward"')
+    db = sf.open(written(tmp_path, "beds", "wards", beds=beds))
+    db.sql("SELECT ward, COUNT(*) FROM beds GROUP BY ward", epsilon="1").release()
+    assert set(db.ledger.book.units("clinic")) == {"beds", "wards"}
+
+
+def test_a_table_of_a_charge_that_noted_none_is_noted_at_the_next_opening(tmp_path: Path) -> None:
+    file = written(tmp_path, "patients", "labs", more='[units]\np = ["patients.id", "labs.who"]\n')
+    db = sf.open(file)
+    count(db, "patients")
+    (step,) = db.sql("SELECT COUNT(*) FROM labs", epsilon="0.1").query.spend
+    db.ledger.charge((step,), "a key")  # by a process of an earlier version
+    assert set(sf.open(file).ledger.book.units("clinic")) == {"patients", "labs"}
 
 
 def test_units_are_noted_when_a_ledger_of_before_is_opened(tmp_path: Path) -> None:
@@ -354,13 +422,49 @@ def test_a_ledger_that_was_lost_and_made_up_for_is_the_same(tmp_path: Path) -> N
         sf.open(copied(file))
 
 
-def test_without_a_state_folder_nothing_is_remembered_and_a_broken_note_is_said(
-    tmp_path: Path, remembering: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("remembering")
+def test_of_two_that_charge_first_at_once_one_is_refused(tmp_path: Path) -> None:
+    """All looked, and found nothing: only one of them can make the note."""
+    file = written(tmp_path, "patients")
+    handles = [sf.open(copied(file, f"copy{n}")) for n in range(4)]
+    gate, outcomes = threading.Barrier(4), []
+
+    def charging(db: Database) -> None:
+        gate.wait()
+        try:
+            count(db, "patients")
+            outcomes.append("charged")
+        except sf.LedgerError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=charging, args=(db,)) for db in handles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["charged", *["refused"] * 3]
+
+
+def test_a_ledger_that_was_charged_before_is_noted_when_it_is_opened(
+    tmp_path: Path, remembering: Path
 ) -> None:
     file = written(tmp_path, "patients")
     count(sf.open(file), "patients")
     (note,) = remembering.glob("data-*.json")
-    note.write_text("{", encoding="utf-8")
+    note.unlink()  # as if an earlier version had charged
+    sf.open(file)
+    with pytest.raises(sf.LedgerError, match="were first charged to another ledger"):
+        sf.open(copied(file))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"ledger": 1}', '"x"'])
+def test_without_a_state_folder_nothing_is_remembered_and_a_broken_note_is_said(
+    text: str, tmp_path: Path, remembering: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, "patients")
+    count(sf.open(file), "patients")
+    (note,) = remembering.glob("data-*.json")
+    note.write_text(text, encoding="utf-8")
     with pytest.raises(sf.LedgerError, match="cannot be read"):
         sf.open(copied(file))
     (tmp_path / "closed").write_text("no folder", encoding="utf-8")

@@ -3,7 +3,7 @@
 A policy that is copied and given a ledger of its own would have a second budget for the same people. So the
 state folder of whoever runs it notes, for every place of data, the ledger that its first charge was written
 to, and another one is refused: until the owner names the first, or says in writing that these are other
-people. Other users and other machines are not seen.
+people. Other users and other machines are not seen, nor that a file was moved, copied or linked elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ from sfumato.errors import LedgerError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FACTS = {"ledger": str, "place": str, "policy": str, "apart": dict}  # what a note holds
 
 
 @dataclass(slots=True)
@@ -48,24 +52,34 @@ class Body:
 
     def check(self) -> None:
         """Refuse a second budget for the same data."""
-        if self._is_noted or (other := self.other) is None:
-            return
-        raise LedgerError(
-            f"the data at {self.data} were first charged to another ledger, {other['place']} (policy "
-            f"{other['policy']}). A ledger of its own would give the same people a second budget. Nothing is "
-            f"charged or answered. Name that one in {self.policy}: [budget] ledger = ...; or, if these are "
-            f"other people's data now, say so: sfumato budget {self.policy} --other-people WHY"
-        )
+        if (other := self.other) is not None:
+            raise LedgerError(
+                f"the data at {self.data} were first charged to another ledger, {other['place']} (policy "
+                f"{other['policy']}). A ledger of its own would give the same people a second budget. "
+                f"Nothing is charged or answered. Name that one in {self.policy}: [budget] ledger = ...; or, "
+                "if these are other people's data now, say so: sfumato budget "
+                f"{self.policy} --other-people WHY"
+            )
 
-    def charged(self) -> None:
-        """Note the ledger of the first charge."""
+    def claim(self) -> None:
+        """Note this ledger before its first charge, if no other is; else refuse.
+
+        The note is made whole and by one of all who try at once; only then is it looked at.
+        """
         if self._is_noted or (note := self.note) is None:
             return
+        facts = {"ledger": self.ledger, "place": self.place, "policy": self.policy, "apart": {}}
         noted = self._noted()
         if noted is None or noted["ledger"] in self.instead_of:
-            facts = {"ledger": self.ledger, "place": self.place, "policy": self.policy}
-            self._write(note, {**facts, "apart": {}})
+            self._write(note, facts, is_first=noted is None)
+        self.check()
         self._is_noted = True
+
+    def go_on(self) -> None:
+        """Note a ledger that was charged before: by a version that did not note it, so it is not refused."""
+        if self.other is not None:
+            self.part("it was charged before this was noted")
+        self.claim()
 
     def part(self, why: str) -> None:
         """Note that the other ledger was about other people."""
@@ -86,20 +100,28 @@ class Body:
             return None
         try:
             noted: dict[str, Any] = json.loads(text) if text else {}
-        except ValueError:
+            known = not noted or all(isinstance(noted[name], kind) for name, kind in FACTS.items())
+        except (ValueError, TypeError, KeyError):
+            known = False
+        if not known:
             raise LedgerError(
                 f"{note}, which remembers which ledger {self.data} was charged to, cannot be read. Nothing "
                 "is charged or answered. If this is the only ledger for these data, remove that file."
-            ) from None
+            )
         return noted or None
 
-    def _write(self, note: Path, noted: dict[str, Any]) -> None:
+    def _write(self, note: Path, noted: dict[str, Any], *, is_first: bool = False) -> None:
         """Whole or not at all; without a state folder that can be written, nothing is remembered."""
-        fresh = note.with_name(f"{note.name}.{os.getpid()}")
+        fresh = note.with_name(f"{note.name}.{os.getpid()}-{threading.get_ident()}")
         try:
             note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh.write_text(json.dumps(noted), encoding="utf-8")
             fresh.chmod(0o600)
-            fresh.replace(note)
+            if is_first:
+                with suppress(FileExistsError):  # somebody else was first
+                    os.link(fresh, note)
+                fresh.unlink()
+            else:
+                fresh.replace(note)
         except OSError:
             return

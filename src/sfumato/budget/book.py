@@ -50,35 +50,36 @@ class Limit(NamedTuple):
     made: str
     declared: str = ""  # and this, in what was stored before
     about: str = ""
-    units: Units = ()  # whose charges count; none: all of them
+    apart: Units = ()  # units that it is not about: charges about these alone do not count
 
     def allows(self, lost: Sequence[int]) -> bool:
         """Whether charges may come to this."""
         return any(all(map(le, lost, corner)) for corner in self.corners)
 
     def replaces(self, other: Limit) -> bool:
-        """Whether it is the same declaration, so that the other is not in force beside it."""
-        return self.made == other.made or bool(self.declared and self.declared == other.declared)
+        """Whether it is the same declaration, so that the other is not in force beside it; not if less would
+        count for it."""
+        same = self.made == other.made or bool(self.declared and self.declared == other.declared)
+        return same and {*self.apart} <= {*other.apart}
 
     def implies(self, other: Limit) -> bool:
         """Whether it is about the same and allows nothing that the other does not."""
         same = (self.relation, self.about) == (other.relation, other.about)
-        all_counted = not self.units or (bool(other.units) and {*other.units} <= {*self.units})
-        return same and all_counted and all(map(other.allows, self.corners))
+        return same and {*self.apart} <= {*other.apart} and all(map(other.allows, self.corners))
 
     def as_dict(self) -> dict[str, Any]:
         """As it is stored."""
-        units = {"units": [list(unit) for unit in self.units]} if self.units else {}
-        facts = {name: each for name, each in self._asdict().items() if name != "units"}
-        return {**facts, "corners": [list(corner) for corner in self.corners], **units}
+        apart = {"apart": [list(unit) for unit in self.apart]} if self.apart else {}
+        facts = {name: each for name, each in self._asdict().items() if name != "apart"}
+        return {**facts, "corners": [list(corner) for corner in self.corners], **apart}
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Limit:
         """As it was stored."""
         corners = tuple((a, b, c) for a, b, c in stored["corners"])
         later = stored.get("declared", ""), stored.get("about", "")
-        units = tuple(tuple(unit) for unit in stored.get("units", ()))
-        return cls(stored["relation"], corners, stored["told"], stored["made"], *later, units)
+        apart = tuple(tuple(unit) for unit in stored.get("apart", ()))
+        return cls(stored["relation"], corners, stored["told"], stored["made"], *later, apart)
 
 
 class Withdrawn(NamedTuple):
@@ -119,9 +120,7 @@ class Book:
         self.witness = Witness(path)
         self.identity = ""
         self._end: Line | None = None  # the last entry, while this process is writing
-        self._sums: dict[
-            tuple[str, str, Units], tuple[Line, list[int]]
-        ] = {}  # up to which entry, what was lost
+        self._sums: dict[tuple[Any, ...], tuple[Line, list[int]]] = {}  # up to which entry, and what it lost
         self._totals: tuple[Line, dict[str, list[int]]] = (FIRST, {})  # up to which entry, and by policy
 
     # Writing ------------------------------------------------------------------------------------------
@@ -170,6 +169,7 @@ class Book:
         body = {"database": name, "question": wish["question"], "analyst": analyst, "spend": wish["spend"]}
         body |= {each: wish[each] for each in ("lost", *STORED) if each in wish}
         body |= {"unit": wish["unit"]} if wish.get("unit") else {}
+        body |= {"tables": sorted(tables)} if tables else {}
         made = sorted({promise.made for _, promise in promises})
         body["under"] = {"total": limit, **({"promises": made} if made else {})}
         who = share.name if share else analyst
@@ -188,10 +188,10 @@ class Book:
         """The first promise that a charge would break, and the database that made it."""
         charge = {"database": wish["name"], "unit": wish.get("unit")}
         for name, limit in promises:
-            if not subjects.counts(charge, name, limit.units):
+            if not subjects.counts(charge, name, limit.apart):
                 continue
             price = wish["lost"].get(limit.relation, wish["lost"]["value"])
-            so_far = self.lost(limit.relation, name, limit.units)
+            so_far = self.lost(limit.relation, name, limit.apart)
             if not limit.allows([a + b for a, b in zip(so_far, price, strict=True)]):
                 return name, limit
         return None
@@ -206,7 +206,8 @@ class Book:
     def units(self, name: str) -> dict[str, tuple[dict[str, Any], int]]:
         """How the tables of a database say whose their rows are, and which entry says so."""
         rows = self.store.read(
-            "SELECT number, body FROM entries WHERE found = ? ORDER BY number", (f"units/{name}",)
+            "SELECT number, body FROM entries WHERE found = ? AND number > ? ORDER BY number",
+            (f"units/{name}", self._retired_at(name)),
         )
         return {
             table: (form, number)
@@ -256,7 +257,8 @@ class Book:
     def _withdraw(self, wish: Wish) -> Wish:
         """Promises end here, for those who open the policy from now on."""
         before = self.promises().get(wish["whose"], ())
-        gone = [limit for limit in before if limit.made in wish["made"]]
+        wanted = [Limit.of(each) for each in wish.get("limits", ())]
+        gone = [limit for limit in before if limit in wanted or limit.made in wish.get("made", ())]
         if gone:
             rest = [limit for limit in before if limit not in gone]
             self._say("withdrawn", wish, wish["whose"], rest, gone)
@@ -349,19 +351,22 @@ class Book:
         ]
         return tuple(each for each in gone if (each.database, each.limit.made) not in in_force)
 
-    def lost(self, relation: str, name: str = "", units: Units = ()) -> list[int]:
+    def lost(self, relation: str, name: str = "", apart: Units = ()) -> list[int]:
         """What charges come to under a relation, in units of money; only new ones are read.
 
-        All of them; or those that count for some units of the people of a database.
+        All of them; or those that count for a promise of a database that is not about some units. What was
+        charged under a name before it was retired is of another database.
         """
-        key = (relation, name, units)
+        retired = self._retired_at(name) if apart else 0
+        key = (relation, name, apart, retired)
         seen, sums = self._sums.get(key, (FIRST, [0, 0, 0]))
         if seen is not FIRST and self._head_at(seen.number) != seen.head:
             seen, sums = FIRST, [0, 0, 0]  # what was seen was never written, or is of another ledger
         last = self.last()
         if seen.number < last.number:
             for line in self.lines("charge", "restored", after=seen.number):
-                if units and not subjects.counts(json.loads(line.body), name, units):
+                is_own = apart and line.number > retired
+                if is_own and not subjects.counts(json.loads(line.body), name, apart):
                     continue
                 lost = self._lost(line)
                 sums = [a + b for a, b in zip(sums, lost.get(relation, lost["value"]), strict=True)]
@@ -476,8 +481,7 @@ class Book:
             if accept:
                 self._make_up(last, former)
             self._note_policy()
-            if self.was_charged and not self.units(self.name):  # by a version that did not note them
-                self._note_units(self.name, self._tables, self.now())
+            self._note_former_units()
         self.note_witness()
 
     def _check_home(self) -> None:
@@ -503,10 +507,29 @@ class Book:
 
     @property
     def was_charged(self) -> bool:
-        """Whether anything was charged for this database."""
-        sql = "SELECT 1 FROM entries WHERE kind = 'charge' AND body LIKE ? LIMIT 1"
-        told = json.dumps({"database": self.name}, separators=(",", ":"))[1:-1].replace("\\", "_")
-        return bool(self.store.read(sql, (f"%{told}%",)))
+        """Whether anything was charged for this database, or made up for after a loss."""
+        return self._was_charged(0, "")
+
+    def _was_charged(self, after: int, noting: str) -> bool:
+        """Whether it was after an entry, by a charge whose body does not look so."""
+        found = f"charge/{self.name}/"
+        own = "(kind = 'restored' OR (kind = 'charge' AND SUBSTR(found, 1, ?) = ?))"
+        sql = f"SELECT 1 FROM entries WHERE number > ? AND {own} AND body NOT LIKE ? LIMIT 1"
+        after = max(after, self._retired_at(self.name))
+        return bool(self.store.read(sql, (after, len(found), found, noting)))
+
+    def _note_former_units(self) -> None:
+        """Of what was charged by a version that did not note which tables it read, take all as they are."""
+        known = self.units(self.name)
+        noted = max((number for _, number in known.values()), default=0)
+        if self._was_charged(noted, '%"tables":[%'):
+            unnoted = {table: form for table, form in self._tables.items() if table not in known}
+            self._note_units(self.name, unnoted, self.now())
+
+    def _retired_at(self, name: str) -> int:
+        """The entry that ended an earlier policy of this name."""
+        sql = "SELECT MAX(number) FROM entries WHERE kind = 'retired' AND found = ?"
+        return int(self.store.read(sql, (f"policy/{name}",))[0][0] or 0)
 
     def _homes(self) -> list[Home]:
         """Where policies of this name were opened, the first one first."""

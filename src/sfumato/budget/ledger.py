@@ -164,7 +164,7 @@ class Ledger:
         if analyst:
             shares.check_printable(analyst)
         if self.body is not None:
-            self.body.check()
+            self.body.claim()
         found = self._submit(
             {
                 "act": "ask",
@@ -189,8 +189,6 @@ class Ledger:
         if "refused" in found:
             raise self._over(price, found, analyst)
         receipt = self._receipt(found["receipt"], charged=found["new"])
-        if self.body is not None:
-            self.body.charged()
         if found["new"] and receipt.price != price:
             raise LedgerError(
                 f"{self.store.name} charged {receipt.price} where {price} was asked. Verify it."
@@ -252,18 +250,15 @@ class Ledger:
 
     @_plainly
     def unredeemed(
-        self,
-        keys: Sequence[str],
-        asked: Sequence[Guarantee],
-        *,
-        meaning: Sequence[Any] = (),
-        sizes: Sequence[int] = (),
-    ) -> tuple[Receipt, Spend] | None:
-        """A charge for a question whose release was never stored, and the steps that may be drawn for it."""
-        for charged in self._shelf.waiting(keys):
-            if charged.meaning == list(meaning) and charged.is_worth(asked, sizes, self.total):
-                return self._receipt(charged.line.facts, charged=False), charged.spend
-        return None
+        self, keys: Sequence[str], asked: Sequence[Guarantee], *, sizes: Sequence[int] = ()
+    ) -> tuple[tuple[Receipt, Spend, list[Any]], ...]:
+        """Charges for a question whose release was never stored, the dearest first: each with the steps that
+        may be drawn for it, and what these mean."""
+        return tuple(
+            (self._receipt(charged.line.facts, charged=False), charged.spend, charged.meaning)
+            for charged in self._shelf.waiting(keys)
+            if charged.is_worth(asked, sizes, self.total)
+        )
 
     @_plainly
     def asked_before(self, question: str) -> tuple[int, ...]:
@@ -454,8 +449,8 @@ class Ledger:
 
     def withdraw(self, limits: Sequence[Limit]) -> None:
         """Take promises of this database back: for those who open it from now on."""
-        made = [limit.made for limit in limits]
-        self._submit({"act": "withdraw", "whose": self.name, "made": made})
+        gone = [limit.as_dict() for limit in limits]
+        self._submit({"act": "withdraw", "whose": self.name, "limits": gone})
 
     @_plainly
     def withdrawn(self) -> tuple[Withdrawn, ...]:
@@ -477,19 +472,19 @@ class Ledger:
     @_plainly
     def lost_for(self, name: str, limit: Limit) -> list[int]:
         """What the charges come to that count for a promise of a database, in units."""
-        return self.book.lost(limit.relation, name, limit.units)
+        return self.book.lost(limit.relation, name, limit.apart)
 
     @_plainly
-    def lost(self, relation: str = "value", units: Units = ()) -> tuple[Fraction, Fraction, Fraction]:
+    def lost(self, relation: str = "value", apart: Units = ()) -> tuple[Fraction, Fraction, Fraction]:
         """What all charges cost under a relation between neighbours: in any case, for the whole range of a
-        column, and of delta; or those that count for some units."""
-        fixed, sloped, slack = self.book.lost(relation, self.name, units)
+        column, and of delta; without those that are about some units alone."""
+        fixed, sloped, slack = self.book.lost(relation, self.name, apart)
         return Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
 
     @_plainly
     def keeps(self, limit: Limit) -> bool:
         """Whether all charges so far are within a promise."""
-        return limit.allows(self.book.lost(limit.relation, self.name, limit.units))
+        return limit.allows(self.book.lost(limit.relation, self.name, limit.apart))
 
     @property
     @_plainly

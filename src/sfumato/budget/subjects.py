@@ -1,8 +1,10 @@
 """Whose unit a charge is about, as a ledger knows it: which charges count for whom, and what must not change.
 
-A charge lists its units. For a promise about some units only those charges count that are about one of them;
-what was charged before units were noted, or under a policy that mixes them, counts for every one. So does
-what another database charged: it is about the same people, and calls them otherwise.
+A charge lists its units: all that were called the same when it was made. A promise lists those that it is not
+about: all that its policy names in other lists. A charge counts for it unless all its units are among these.
+So what nobody knows any more counts: units of tables that were renamed or left out, what was charged before
+units were noted or under a policy that mixes them, and what another database charged, which is about the same
+people and may call them otherwise.
 """
 
 from __future__ import annotations
@@ -12,27 +14,18 @@ from typing import Any
 from sfumato.errors import LedgerError
 
 CHANGED = ("table", "before", "now", "number")  # what is told of a table that says otherwise
-Units = tuple[tuple[str, ...], ...]  # (kind, table, column); none: every one
+Units = tuple[tuple[str, ...], ...]  # (kind, table, column)
 
 
-def counts(body: dict[str, Any], whose: str, units: Units) -> bool:
-    """Whether a charge counts for these units of a database."""
-    about = body.get("unit") or ()
-    return not units or not about or body.get("database") != whose or meets(about, units)
-
-
-def meets(some: Any, others: Any) -> bool:
-    """Whether two lists of units share one, or one of them is of every unit."""
-    return not some or not others or bool({tuple(each) for each in some} & {tuple(each) for each in others})
+def counts(charge: dict[str, Any], whose: str, apart: Units) -> bool:
+    """Whether a charge counts for a promise of a database that is not about some units."""
+    about = {tuple(unit) for unit in charge.get("unit") or ()}
+    return not about or charge.get("database") != whose or not about <= {tuple(unit) for unit in apart}
 
 
 def is_kept(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a table still says whose its rows are as it did; more may be called the same, never less.
-
-    Where nothing is called the same, everything counts for everybody.
-    """
-    alike = "same" not in now or set(before.get("same", ())) <= set(now["same"])
-    return alike and all(before.get(part) == now.get(part) for part in ("kind", "by"))
+    """Whether a table still says whose its rows are as it did."""
+    return all(before.get(part) == now.get(part) for part in ("kind", "by"))
 
 
 def told(form: dict[str, Any]) -> str:
@@ -50,12 +43,8 @@ def changed(
     ledger: str, name: str, *, table: str, before: dict[str, Any], now: dict[str, Any], number: int
 ) -> LedgerError:
     """A table that says otherwise whose its rows are than when something was charged about it."""
-    if before["kind"] == now["kind"] and before.get("by") == now.get("by"):
-        lost = ", ".join(sorted(set(before["same"]) - set(now.get("same", ()))))
-        was, written = f"{lost} was the same unit as that of {table}", f"name {lost} beside it under [units]"
-    else:
-        was = f"[tables.{table}] said {told(before)}, and says {told(now)} now"
-        written = f"write {told(before).partition(',')[0]} there"
+    was = f"[tables.{table}] said {told(before)}, and says {told(now)} now"
+    written = f"write {told(before).partition(',')[0]} there"
     return LedgerError(
         f"when something was last charged about {table}, {was} (entry {number} of {ledger}). What was spent "
         "would be added up as if it were about the same. Nothing is charged or answered. To go on, "

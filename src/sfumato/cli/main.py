@@ -295,7 +295,7 @@ def budget(
     """What was spent, by whom, on what, and what is left."""
     database = opened(policy, accept=accept, other_people=other_people or "")
     if other_people:
-        click.echo("Written into both ledgers: these are other people.", err=True)
+        click.echo("Written down: these are other people, not those of the first ledger.", err=True)
     if retire is not None:
         database.ledger.retire(retire)
         click.echo(f"{retire} is retired: what was spent under it stays spent.", err=True)

@@ -17,7 +17,7 @@ from sfumato.queries.sensitivity import derive
 from sfumato.queries.units import about, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
     from sfumato.budget import Draw, Receipt
@@ -67,10 +67,6 @@ class Part(Protocol):
     @property
     def former(self) -> Plan:
         """Its plan as it was before questions had a stored form."""
-
-    @property
-    def unwatched(self) -> Plan:
-        """Its plan as it is where no column has a distance of its own."""
 
     def meant(self, meaning: list[Any]) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
@@ -203,26 +199,30 @@ class Asked(ABC):
         Then what was charged is what is drawn: its steps must be those of the measures that would be run now,
         at the distances that hold now.
         """
-        keeper, prices = self.database, self.prices
-        ledger, plans = keeper.ledger, [each.plan for each in self.questions]
         now = tuple((each.plan, each.query) for each in self.questions)
-        found = ledger.unredeemed(self.keys, prices, meaning=[meaning_of(plan) for plan in plans])
-        if found is None and keeper.watched:  # it was paid for before its column was promised
-            plans = [each.unwatched for each in self.questions]
-            found = ledger.unredeemed(self.keys, prices, meaning=[meaning_of(plan) for plan in plans])
-        if found is None and self.may_be_former:
+        watched = self.database.watched
+        for receipt, spend, plans in self._charged():
+            if self.database.ledger.is_held(receipt.number):
+                raise Halted(self.database.policy.name, receipt.number)
+            derived = [each.distances for plan in plans for each in derive(plan, watched)]
+            if [step.distances for step in spend] == derived:
+                return _parted(plans, spend, self.prices), receipt
+        return now, None
+
+    def _charged(self) -> Iterator[tuple[Receipt, Spend, list[Plan]]]:
+        """What was charged for it and never released, and the plans that its steps were charged for: as they
+        would be now, or as they were when other measures were taken for the same."""
+        ledger, prices = self.database.ledger, self.prices
+        found = ledger.unredeemed(self.keys, prices)
+        now = [each.meaning for each in self.questions]
+        for receipt, spend, meaning in sorted(found, key=lambda each: each[2] != now):
+            if plans := _meant(self.questions, meaning):
+                yield receipt, spend, plans
+        if self.may_be_former:
             plans = [each.former for each in self.questions]
             sizes = [len(plan.measures) for plan in plans]
-            found = ledger.unredeemed([self.formerly(plans)], prices, sizes=sizes)
-        if found is None:
-            return now, None
-        receipt, spend = found
-        if ledger.is_held(receipt.number):
-            raise Halted(keeper.policy.name, receipt.number)
-        derived = [each.distances for plan in plans for each in derive(plan, keeper.watched)]
-        if [step.distances for step in spend] != derived:
-            return now, None
-        return _parted(plans, spend, prices), receipt
+            for receipt, spend, _ in ledger.unredeemed([self.formerly(plans)], prices, sizes=sizes):
+                yield receipt, spend, plans
 
 
 def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
@@ -256,6 +256,8 @@ def _parted(
 
 def _meant(parts: Sequence[Part], meaning: Sequence[list[Any]]) -> list[Plan]:
     """The plans by which stored integers are read; none if they cannot be."""
+    if len(meaning) != len(parts):
+        return []
     found = [part.meant(each) for part, each in zip(parts, meaning, strict=True)]
     plans = [plan for plan in found if plan is not None]
     return plans if len(plans) == len(found) else []

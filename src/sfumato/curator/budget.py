@@ -20,7 +20,7 @@ from sfumato.curator.repairs import WRONG, was_wrong
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries.sensitivity import derive, one_of
 from sfumato.queries.sql import parse
-from sfumato.queries.units import called, same, units_of
+from sfumato.queries.units import apart, called, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +48,9 @@ class Budget:
     worth: str = field(default="")  # what is left, in the words of somebody who counts
     was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
     bound: str = field(default="")  # which other policy on the same ledger gives less, in words
-    units: tuple[tuple[str, Units], ...] = ()  # that the policy tells apart, by their names
+    units: tuple[
+        tuple[str, Units], ...
+    ] = ()  # names of what the policy tells apart, and all that is something else
 
     @property
     def left(self) -> Guarantee:
@@ -69,9 +71,9 @@ class Budget:
             name: self._sum(
                 entry
                 for entry in self.history
-                if counts({"database": entry.database, "unit": entry.units}, self.database, alike)
+                if counts({"database": entry.database, "unit": entry.units}, self.database, others)
             )
-            for name, alike in self.units
+            for name, others in self.units
         }
 
     def _sum(self, entries: Iterable[Entry]) -> Guarantee:
@@ -283,8 +285,8 @@ def budget_of(keeper: Keeper) -> Budget:
     ledger, policy = keeper.ledger, keeper.policy
     spent, limit = ledger.spent, ledger.limit
     facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
-    apart = {name: same(unit, policy) for unit in units_of(policy) if (name := called(unit, policy))}
-    more = (keeper.said.bound, tuple(apart.items()) if policy.units else ())
+    others = {called(unit, policy): apart([unit], policy) for unit in units_of(policy)}
+    more = (keeper.said.bound, tuple(others.items()) if policy.units else ())
     return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, policy), *more)
 
 

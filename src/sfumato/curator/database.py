@@ -126,7 +126,7 @@ class Database(Keeper):
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What the promises of the policy come to."""
         return tuple(
-            Suggestion(judge, self.ledger.lost(judge.relation, judge.units)) for judge in self.judges
+            Suggestion(judge, self.ledger.lost(judge.relation, judge.apart)) for judge in self.judges
         )
 
     @property
@@ -192,7 +192,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     ledger.body = ledger.of_data(policy.database, str(Path(policy.file).absolute()))
     if other_people:
         _part(ledger, ledger.body, other_people)
-    ledger.body.check()
+    ledger.body.go_on() if ledger.was_charged else ledger.body.check()
     if analyst:
         check_name(analyst, ledger.known(analyst))
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)

@@ -118,7 +118,7 @@ def _promised(database: Database) -> list[str]:
 
 def _judged(database: Database, judge: Judge, own: Limit) -> str:
     """A promise and what was gained so far; if that is more, then that is what is said."""
-    lost = database.ledger.lost(judge.relation, judge.units)
+    lost = database.ledger.lost(judge.relation, judge.apart)
     so_far, promised = judge.gained(lost), points(float(judge.promise.advantage))
     if not judge.is_broken(own, lost):
         return f"{_yours(judge.told())}. So far it is at most {points(so_far)}."

@@ -31,7 +31,7 @@ from sfumato.queries import former, forms
 from sfumato.queries import policy as policies
 from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
-from sfumato.queries.units import same, unit_of
+from sfumato.queries.units import apart, unit_of
 from sfumato.utility import guessing
 
 if TYPE_CHECKING:
@@ -298,15 +298,14 @@ class Judge:
     def limit(self) -> Limit:
         """What a ledger must know of it."""
         names = self.declared, self.about
-        return Limit(self.relation, tuple(self._corners()), self.told(), self.made, *names, self.units)
+        return Limit(self.relation, tuple(self._corners()), self.told(), self.made, *names, self.apart)
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        """Whose charges count: those about the units of its tables; none, and so all, if nobody says."""
+    def apart(self) -> tuple[Unit, ...]:
+        """Units that it is not about: what is charged about these alone does not count."""
         tables = [self.policy.table(part.table) for part in self.promise.parts]
         own = [unit_of(table, self.policy.tables) for table in tables if table is not None]
-        alike = [same(unit, self.policy) for unit in own if unit is not None]
-        return tuple(sorted({unit for each in alike for unit in each})) if all(alike) else ()
+        return apart([unit for unit in own if unit is not None], self.policy)
 
     @property
     def about(self) -> str:
@@ -320,7 +319,7 @@ class Judge:
         return (
             self.limit
             if found is None
-            else found._replace(declared=self.declared, about=self.about, units=self.units)
+            else found._replace(declared=self.declared, about=self.about, apart=self.apart)
         )
 
     def _corners(self) -> list[tuple[int, int, int]]:

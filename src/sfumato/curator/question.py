@@ -107,11 +107,6 @@ class Question(Asked):
         return parse(self.sql, fitting, former.measures)
 
     @property
-    def unwatched(self) -> Plan:
-        """Its plan as it is where no column has a distance of its own."""
-        return self.plan if self.fitting is None else parse(self.sql, self.fitting)
-
-    @property
     def meaning(self) -> list[Any]:
         """What the integers that are drawn for it mean."""
         return meaning_of(self.plan)

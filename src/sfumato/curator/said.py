@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.budget.filters import FINE, UNIT, losses
-from sfumato.budget.subjects import counts, meets
+from sfumato.budget.subjects import counts
 from sfumato.curator.promises import plainly, points
 from sfumato.curator.refusals import mixed
 from sfumato.queries import units
@@ -55,7 +55,7 @@ class Said:
             return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
         found = []
         for judge in self.judges:
-            alone, after = self._states(price, judge.relation, judge.units, about, paid=paid)
+            alone, after = self._states(price, judge.relation, judge.apart, about, paid=paid)
             found.append((judge.gained(after) / float(judge.promise.advantage), judge.standing(alone, after)))
         return tuple(told for _, told in sorted(found, key=lambda each: -each[0]))
 
@@ -63,16 +63,18 @@ class Said:
         self,
         price: dict[str, list[int]],
         relation: str,
-        whose: Units = (),
+        apart: Units = (),
         about: Sequence[Unit] = (),
         *,
         paid: bool,
     ) -> tuple[Lost, Lost]:
-        """What a question about some units comes to under a relation, for those of a promise: alone, and with
-        all that was charged about them."""
-        fixed, sloped, slack = price.get(relation, price["value"]) if meets(about, whose) else (0, 0, 0)
+        """What a question about some units comes to under a relation, for a promise that is not about others:
+        alone, and with all that was charged."""
+        charge = {"database": self.ledger.name, "unit": about}
+        is_counted = counts(charge, self.ledger.name, apart)
+        fixed, sloped, slack = price.get(relation, price["value"]) if is_counted else (0, 0, 0)
         alone = Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
-        so_far = self.ledger.lost(relation, whose)
+        so_far = self.ledger.lost(relation, apart)
         if paid:
             return alone, so_far
         return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
@@ -82,7 +84,7 @@ class Said:
         price = losses(spend, self.ledger.total.of(Fraction(0), slack))
         charge = {"database": self.ledger.name, "unit": about}
         for name, limit in self.ledger.everybodys_promises():
-            if not counts(charge, name, limit.units):
+            if not counts(charge, name, limit.apart):
                 continue
             fixed, sloped, delta = price.get(limit.relation, price["value"])
             so_far = self.ledger.lost_for(name, limit)
@@ -110,7 +112,7 @@ class Said:
         )
 
     def _told(self, judge: Judge, own: Limit) -> str:
-        lost = self.ledger.lost(judge.relation, judge.units)
+        lost = self.ledger.lost(judge.relation, judge.apart)
         if not judge.is_broken(own, lost):
             return ""
         so_far = points(judge.gained(lost))

@@ -487,8 +487,8 @@ class Standing:
                 {
                     "secret": judge.secret,
                     "promised": float(judge.promise.advantage),
-                    "so_far": judge.gained(self.lost(judge.relation, judge.units)),
-                    "broken": judge.is_broken(limit, self.lost(judge.relation, judge.units)),
+                    "so_far": judge.gained(self.lost(judge.relation, judge.apart)),
+                    "broken": judge.is_broken(limit, self.lost(judge.relation, judge.apart)),
                     "on_average": judge.on_average,
                     "metric": judge.promise.metric,
                     f"{self.total.currency}_replaced": None if fixed >= ALL else fixed / UNIT,
@@ -547,4 +547,4 @@ def suggested(wanted: dict[str, Any], policy: Policy, read: Read, lost: SoFar) -
     """What a promise in these words would come to."""
     judge = Judge(promise_of(wanted, policy.tables, policy.budget), policy, read)
     judge.check()
-    return Suggestion(judge, lost(judge.relation, judge.units))
+    return Suggestion(judge, lost(judge.relation, judge.apart))

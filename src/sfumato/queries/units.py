@@ -90,18 +90,25 @@ def differ(units: Sequence[Unit]) -> bool:
 
 
 def about(plan: Plan, policy: Declares) -> tuple[Unit, ...]:
-    """The units that a charge for a plan is about: none, and so every one, where the policy mixes them."""
-    if is_mixed(policy):
+    """The units that a charge for a plan is about, with all that the policy calls the same now; none, and so
+    every one, where it has several and does not say."""
+    if len(units_of(policy)) > 1 and not policy.units:
         return ()
     tables = [policy.table(scan.table) for scan in scans_of(plan.relation)]
     found = (unit_of(table, policy.tables) for table in tables if table is not None)
-    return tuple(sorted({unit for unit in found if unit is not None}))
+    return tuple(sorted({each for unit in found if unit is not None for each in same(unit, policy)}))
 
 
 def same(unit: Unit, policy: Declares) -> tuple[Unit, ...]:
-    """All that is called the same as a unit: none, and so every one, where the policy does not say."""
-    group = next((names for _, names in policy.units if unit.name in names), ())
+    """All that is called the same as a unit: it alone, where the policy does not say."""
+    group = next((names for _, names in policy.units if unit.name in names), (unit.name,))
     return tuple(sorted(each for each in units_of(policy) if each.name in group))
+
+
+def apart(units: Sequence[Unit], policy: Declares) -> tuple[Unit, ...]:
+    """What the policy calls something else than any of these: nothing, where it does not say."""
+    alike = {each for unit in units for each in same(unit, policy)}
+    return tuple(sorted(each for each in units_of(policy) if each not in alike)) if policy.units else ()
 
 
 def called(unit: Unit, policy: Declares) -> str:
@@ -110,8 +117,14 @@ def called(unit: Unit, policy: Declares) -> str:
 
 
 def declared(plan: Plan, policy: Declares) -> dict[str, Any]:
-    """How the tables that a plan reads say whose their rows are, in a form that stays."""
+    """How the tables that a plan reads say whose their rows are, in a form that stays; also those that gave
+    it keys."""
     names = {table.name for scan in scans_of(plan.relation) for table in _read(scan.table, policy)}
+    for field in plan.fields:
+        table = policy.table(field.origin[0])
+        column = None if table is None else table.column(field.origin[1])
+        if column is not None and column.keys_from is not None:
+            names.add(column.keys_from[0])
     return {table.name: form(table, policy) for table in policy.tables if table.name in names}
 
 
@@ -122,20 +135,15 @@ def _read(name: str, policy: Declares) -> Iterator[Table]:
 
 
 def form(table: Table, policy: Declares) -> dict[str, Any]:
-    """How a table says whose its rows are: what must not change once something was charged about it.
-
-    `same` are the units that are called the same; there may be more of them later, never fewer.
-    """
+    """How a table says whose its rows are: what must not change once something was charged about it."""
     if table.public:
         return {"kind": "public"}
     unit = unit_of(table, policy.tables)
     assert unit is not None
-    written: dict[str, Any] = {"kind": unit.kind}
-    if unit.kind == "person":
-        steps = [[each.unit, *(each.through or ())] for each in chain(table, policy.tables)]
-        written["by"] = steps
-    alike = [each.name for each in same(unit, policy)]
-    return {**written, "same": alike} if alike else written
+    if unit.kind == "row":
+        return {"kind": "row"}
+    steps = [[each.unit, *(each.through or ())] for each in chain(table, policy.tables)]
+    return {"kind": "person", "by": steps}
 
 
 def suggested(units: Sequence[Unit]) -> str:
