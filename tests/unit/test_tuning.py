@@ -413,3 +413,24 @@ def test_an_average_near_its_tuned_centre_spends_little_on_its_count(tmp_path: P
 
 def steps_of(question: Question) -> list[tuple[Measure, Step[Private]]]:
     return list(zip(question.plan.measures, question.query.steps, strict=True))
+
+
+def test_a_receipt_is_redeemed_by_the_measures_that_it_was_charged_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version measures otherwise: what was charged is drawn, and nothing is charged again."""
+    db = shop(tmp_path, [(i, i % 100, None, "a") for i in range(500)])
+    with_caps, _ = db.tune("orders", epsilon="5", columns=["amount"])
+    declared = replace(db.policy, tables=(replace(db.policy.tables[0], tuning=with_caps),))
+    sql, price = "SELECT AVG(amount), COUNT(*) FROM orders", Guarantee.parse("1")
+    monkeypatch.setattr("sfumato.queries.rewrite._is_narrow", lambda *_: True)
+    once = asked(db, sql, declared, price)
+    receipt = once.bill().charged(db.ledger)
+    monkeypatch.setattr("sfumato.queries.rewrite._is_narrow", lambda *_: False)
+    now = asked(db, sql, declared, price)
+    assert now.meaning != once.meaning
+    release = now.release()
+    assert release.receipt.number == receipt.number
+    assert release.query.steps == once.query.steps
+    assert release.cost.amount == 0
+    assert asked(db, sql, declared, price).release().drawn == release.drawn
