@@ -37,6 +37,11 @@ KEYS = 50
 POLICY = """
 [source]
 duckdb = "spine.duckdb"
+[units]
+people = ["small.person"]
+big = ["big"]
+tiny = ["tiny"]
+
 [budget]
 epsilon = "1000000"
 least = "0.001"
