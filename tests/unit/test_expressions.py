@@ -6,6 +6,7 @@ import datetime
 import itertools
 import math
 import random
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ from sfumato.queries.expressions import (
     evaluate,
     possible,
 )
-from sfumato.queries.functions import PARTS, UNITS, Null
+from sfumato.queries.functions import PARTS, UNITS, Null, _like
 from sfumato.sources.dialect import field_text, quoted, scalar_text
 
 if TYPE_CHECKING:
@@ -755,3 +756,13 @@ def test_one_meaning_of_and_and_or_has_one_form(word: Literal["and", "or"]) -> N
     forms = {repr(joined(word, list(order))) for order in itertools.permutations(parts)}
     assert forms == {repr(joined(word, [c, joined(word, [b, a])]))}
     assert joined(word, [a, a]) == a
+
+
+def test_a_pattern_fits_what_a_regular_expression_of_it_fits() -> None:
+    """Every pattern of up to five signs, on every text of up to four."""
+    texts = ["".join(letters) for n in range(5) for letters in itertools.product("ab", repeat=n)]
+    for n in range(6):
+        for signs in itertools.product("a%_", repeat=n):
+            told = "".join({"%": ".*", "_": "."}.get(sign, sign) for sign in signs)
+            for text in texts:
+                assert _like(text, "".join(signs)) == bool(re.fullmatch(told, text)), (signs, text)
