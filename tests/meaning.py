@@ -90,6 +90,7 @@ NEAR = 1e-9  # relative: what doubles may lose in the engine's own arithmetic
 MOST_GROUPS = 5_000  # of a question that is compared: nearly all are empty
 ROWS = 60  # of one person that weigh in full: nobody here has so many
 INTERVALS = 3  # groups of a question whose intervals are looked at: that takes time
+MOST_ADDED = 20  # groups in a total whose interval is: its noise is added up as often
 PRICES = (  # the last leaves next to no noise: its intervals hardly forgive anything
     Guarantee.read(epsilon="0.1"),
     Guarantee.read(epsilon="1", delta="1e-6"),
@@ -169,7 +170,7 @@ def shown(source: DuckDB, plan: Plan, spend: Guarantee) -> Shown:
         )
         for g, group in enumerate(answer.groups)
     }
-    some = [g for g in indices if vectors[g][first][0]][:INTERVALS]
+    some = [g for g in indices if vectors[g][first][0] and times[g] <= MOST_ADDED][:INTERVALS]
     tail = (1 - Fraction(LEVEL)) / (max(len(groups), 1) if plan.selects else 1)
     priced, ends = _priced(plan, spend), {}
     for g, output in itertools.product(some, plan.outputs):
@@ -349,7 +350,7 @@ def is_near(ours: Fraction, theirs: object, off: float) -> bool:
 
 def is_within(ends: Ends, theirs: object, off: float) -> bool:
     """Whether the engine's number lies in an interval, but for the same."""
-    if not isinstance(theirs, (int, float, decimal.Decimal)):
+    if not isinstance(theirs, (int, float, decimal.Decimal)) or is_endless(theirs):
         return False
     nearest = min(max(float(theirs), ends[0]), ends[1])
     return is_near(Fraction(nearest), theirs, off)
@@ -393,8 +394,23 @@ def measures_of(expression: Expression, plan: Plan) -> set[int]:
 
 def has_no_value(ours: Fraction | None, theirs: object) -> bool:
     """ "a division by zero has no value": the engine divides doubles, to infinity or NaN, or says NULL."""
-    missing = theirs is None or (isinstance(theirs, float) and not math.isfinite(theirs))
-    return ours is None and missing
+    return ours is None and (theirs is None or is_endless(theirs))
+
+
+def is_endless(theirs: object) -> bool:
+    """Whether the engine divided by zero."""
+    return isinstance(theirs, float) and not math.isfinite(theirs)
+
+
+def passes_over(expression: Expression, errors: Errors, vector: Vectors) -> bool:
+    """The same inside LEAST and GREATEST, "which pass over NULL", but not over the engine's NaN."""
+    match expression:
+        case Arithmetic(_, left, right):
+            return passes_over(left, errors, vector) or passes_over(right, errors, vector)
+        case Function(_, arguments):
+            lost = any(errors.value(each, vector) is None for each in arguments)
+            return lost or any(passes_over(each, errors, vector) for each in arguments)
+    return False
 
 
 def counting(sql: str) -> str:
@@ -606,6 +622,8 @@ def _cell(
         return
     assert ours is None or isinstance(ours, Fraction)
     if is_nothing(found, group, expression) or has_no_value(ours, theirs):
+        return
+    if is_endless(theirs) and passes_over(expression, errors, found.vectors[group]):
         return
     if isinstance(expression, Chosen) and between(sql, found, group, expression, theirs):
         return
