@@ -133,7 +133,7 @@ def _trimmed(text: str) -> str:
 
 
 def _like(text: str, pattern: str) -> bool:
-    """Whether a text fits a pattern of % and _; only the last % is tried again, so it takes no longer than the
+    """Whether a text fits a pattern of % and _. Only the last % is tried again: it takes no longer than the
     product of their lengths.
 
     >>> _like("a" * 100, "%" * 50 + "x"), _like("abcab", "%a_"), _like("abcab", "_b%b")
