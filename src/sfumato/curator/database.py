@@ -64,8 +64,7 @@ class Database(Keeper):
         spend = price(self.ledger.total, epsilon, rho, delta)
         if tune is None:
             return asked(self, sql, self.policy, spend)
-        question = asked(self, sql, self.policy, tuning.for_question(spend, tune))
-        return tuning.FirstTuned.of(question, spend, tune)
+        return tuning.first_tuned(self, sql, spend, tune)
 
     def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
         """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""

@@ -136,17 +136,6 @@ class FirstTuned(Question):
 
     for_caps: Guarantee = field(kw_only=True)
 
-    @classmethod
-    def of(cls, question: Question, spend: Guarantee, part: Number) -> FirstTuned:
-        """A question whose whole price this is, of which so much is for caps."""
-        given = Guarantee.read(**{spend.currency: part})
-        wanted = tuned_by(question.database.policy, question.plan)
-        if not wanted:
-            told = "leave it out: no table of this question has persons whose rows are capped"
-            raise InvalidParameter("tune", part, told)
-        facts: dict[str, Any] = {each.name: getattr(question, each.name) for each in fields(question)}
-        return cls(**facts, for_caps=given)
-
     @property
     def tuning(self) -> Guarantee | None:
         """What is first spent on caps."""
@@ -193,13 +182,18 @@ class FirstTuned(Question):
             raise PromiseBroken(keeper.policy.name, str(price), str(left), told)
 
 
-def for_question(spend: Guarantee, part: Number) -> Guarantee:
-    """What of a whole price is left for the question itself, if so much is for caps."""
-    given = Guarantee.read(**{spend.currency: part})
-    if given.amount >= spend.amount:
+def first_tuned(keeper: Keeper, sql: str, spend: Guarantee, part: Number) -> FirstTuned:
+    """A question whose whole price this is, of which so much is for caps."""
+    for_caps = Guarantee.read(**{spend.currency: part})
+    if for_caps.amount >= spend.amount:
         advice = f"give less than the price, which is {spend}: a tenth of it is often right"
         raise InvalidParameter("tune", part, advice)
-    return spend.of(spend.amount - given.amount, spend.delta)
+    question = asked(keeper, sql, keeper.policy, spend.of(spend.amount - for_caps.amount, spend.delta))
+    if not tuned_by(keeper.policy, question.plan):
+        told = "leave it out: no table of this question has persons whose rows are capped"
+        raise InvalidParameter("tune", part, told)
+    facts: dict[str, Any] = {each.name: getattr(question, each.name) for each in fields(question)}
+    return FirstTuned(**facts, for_caps=for_caps)
 
 
 # In the policy file --------------------------------------------------------------------------------------
