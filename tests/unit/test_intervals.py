@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from sfumato.curator.calibrate import Uses
-from sfumato.curator.intervals import WHOLE, Errors, _function_ends, _laplace_pair, _range_around, uses
+from sfumato.curator.intervals import (
+    WHOLE,
+    Errors,
+    _function_ends,
+    _laplace_pair,
+    _range_around,
+    _several,
+    uses,
+)
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Domain, Field
@@ -226,6 +234,24 @@ def test_several_gaussians_have_nearly_the_interval_of_their_sum() -> None:
     law = DiscreteGaussian(sigma_squared=Fraction(10**6))
     radius = float(of_laws(*[law] * 9).radius(weights_of(*[1] * 9), TAIL))
     assert 3 * 1959.9 <= radius <= 3 * 1959.9 * 1.05
+
+
+@pytest.mark.parametrize("tail", [TAIL, Fraction(1, 10**3)])
+@pytest.mark.parametrize(("scale", "times"), [(1, 2), (20, 3), (3, 50), (20, 200), (2, 3000)])
+def test_the_noise_of_a_total_over_many_groups_has_nearly_its_exact_interval(
+    scale: int, times: int, tail: Fraction
+) -> None:
+    """The exact one from the same law on whole numbers, whose windows leave out less than 10^-17 a draw."""
+    law = DiscreteLaplace(scale=Fraction(scale))
+    reach = np.arange(-40 * scale, 40 * scale + 1)
+    beyond = law.tails(np.append(reach - 1, reach[-1]).astype(np.float64))
+    size = 1 << (math.isqrt(times) * 100 * scale).bit_length()
+    around = np.bincount(reach % size, weights=beyond[:-1] - beyond[1:], minlength=size)
+    total = np.roll(np.fft.irfft(np.fft.rfft(around) ** times, size), size // 2)
+    upper = np.cumsum(total[::-1])[::-1]  # P(S >= x), of x from -size/2 on
+    exact = int(np.flatnonzero(2 * upper <= float(tail))[0]) - size // 2 - 1
+    found = _several(((law, 1.0, 1.0),), times, tail)
+    assert exact - 1e-9 <= found <= exact * 1.03 + 1
 
 
 def test_a_ratio_whose_denominator_may_be_zero_can_be_anything() -> None:

@@ -57,6 +57,8 @@ KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted wh
 TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
 TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
+FINEST = 16  # times as many blocks at most where laws are drawn often
+FOURIER = 1e-13  # what a transform errs by in all, for each draw: some hundred times what it does
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
 
@@ -482,7 +484,9 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     """
     spared = tail / (1 << 12) / times
     windows = [noise.window(spared)[-1] * high for noise, _, high in laws]
-    width = max(2 * max(windows) / GRID, 1e-300)
+    # each draw is moved by up to one block: the more draws, the smaller blocks
+    fine = max(min(math.isqrt(times), FINEST // len(laws)), 1)
+    width = max(2 * max(windows) / (GRID * fine), 1e-300)
     total: NDArray[np.float64] = np.ones(1)
     start = 0
     for (noise, low, high), reach in zip(laws, windows, strict=True):
@@ -495,8 +499,11 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
         masses = np.maximum(beyond[:-1] - beyond[1:], 0.0)  # of (edge, next edge], moved to the next edge
         total = np.convolve(total, masses)
         start += first + 1
-    total, start = _repeated(total, start, times)
     rest = float(spared) * times * len(laws)
+    if times > 1:
+        beyond_ends = float(tail) / (1 << 20)
+        total, start = _repeated(total, start, times, beyond_ends)
+        rest += beyond_ends + times * FOURIER
     upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
     room = (float(tail) - 2 * rest) / 2
     within = np.flatnonzero(upper <= room)
@@ -504,17 +511,29 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     return max((start + cells) * width, 0.0)
 
 
-def _repeated(masses: NDArray[np.float64], start: int, times: int) -> tuple[NDArray[np.float64], int]:
-    """The sum of so many independent draws, by doubling."""
-    found: NDArray[np.float64] = np.ones(1)
-    first, power, power_start = 0, masses, start
-    while times:
-        if times % 2:
-            found, first = np.convolve(found, power), first + power_start
-        times //= 2
-        if times:
-            power, power_start = np.convolve(power, power), 2 * power_start
-    return found, first
+def _repeated(
+    masses: NDArray[np.float64], start: int, times: int, beyond: float
+) -> tuple[NDArray[np.float64], int]:
+    """The sum of so many independent draws, as chances from a first block on; what lies farther out, of
+    chance `beyond` at most, is left out or counted where it is not.
+
+    A power of the Fourier transform, around a circle that is long enough: by Chernoff's bound, P(S > t) is at
+    most E[exp(s X)]^times exp(-s t), for any s.
+    """
+    at = np.arange(start, start + len(masses), dtype=np.float64)
+    mean = float(at @ masses) / float(masses.sum())
+    spread = math.sqrt(max(float((at - mean) ** 2 @ masses), 1.0))
+    far = math.log(4 / beyond)
+    s = min(math.sqrt(2 * far / times) / spread, 100 / float(np.abs(at - mean).max()))
+    ends = []
+    for side in (-s, s):
+        grown = math.log(float(np.exp(side * (at - mean)) @ masses))
+        ends.append(times * mean + (times * max(grown, 0.0) + far) / side)
+    low, high = math.floor(ends[0]) - 1, math.ceil(ends[1]) + 1
+    size = 1 << max(high - low, 1).bit_length()
+    around = np.bincount((np.arange(len(masses)) + start) % size, weights=masses, minlength=size)
+    found = np.maximum(np.fft.irfft(np.fft.rfft(around) ** times, size), 0.0)
+    return np.roll(found, -(low % size)), low
 
 
 def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | None:
