@@ -438,13 +438,6 @@ def between(sql: str, found: Shown, group: Group, chosen: Chosen, theirs: object
     return isinstance(theirs, (int, float, decimal.Decimal)) and low - step <= Fraction(theirs) <= high + step
 
 
-def without_limits(plan: Plan) -> Plan:
-    """ "Whoever has more than 192 of x is scaled down to that": a tuned total is that of a table, and in
-    a join its rows are there several times. The same plan for people who may have anything."""
-    measures = (replace(each, limit=None) if isinstance(each, Sum) else each for each in plan.measures)
-    return replace(plan, measures=tuple(measures)) if any(joins_of(plan.relation)) else plan
-
-
 def totals_without_null_keys(sql: str) -> str:
     """ "Totals are sums of the released groups": rows in which a key is NULL are in no group."""
     if not re.search(r"\b(ROLLUP|CUBE)\b", sql):
@@ -507,7 +500,6 @@ class Tally:
     accepted: int = 0
     refused: int = 0
     failed: int = 0  # by the engine, whose own arithmetic is not total
-    cut: int = 0  # of which a join brought people beyond what they were tuned to
     compared: int = 0  # numbers
     intervals: int = 0  # that were looked at
     seen: Counter[str] = field(default_factory=Counter)  # features of compared questions
@@ -570,14 +562,7 @@ class Clean:
             return [
                 Difference("it was accepted, and then", f"{type(error).__name__}: {error}"[:300], rows[:2])
             ]
-        differences = list(compared(sql, found, rows, tally))
-        whole = without_limits(found.plan)
-        if differences and whole != found.plan:
-            uncut = shown(self.source, whole, self.spend)
-            if not list(compared(sql, uncut, rows, Tally())):
-                tally.cut += 1
-                return None
-        return differences
+        return list(compared(sql, found, rows, tally))
 
 
 def compared(sql: str, found: Shown, rows: list[tuple[Any, ...]], tally: Tally) -> Iterator[Difference]:
@@ -1433,7 +1418,6 @@ def main() -> int:
         print(f"--- {number} ---\n{found}\n", flush=True)
     print(
         f"accepted {tally.accepted}, refused {tally.refused}, failed in the engine {tally.failed},"
-        f" cut by what tables were tuned to {tally.cut},"
         f" numbers compared {tally.compared} and intervals {tally.intervals}, questions that differ {number}"
     )
     if given.reasons:

@@ -30,7 +30,7 @@ def measured_in(kind: str, seed: str, count: int, least: int, *, each: int) -> l
         differing += 1
         print(found, flush=True)
     print(
-        f"{kind}: {tally.accepted} questions accepted, {tally.refused} refused, {tally.cut} cut in joins,"
+        f"{kind}: {tally.accepted} questions accepted, {tally.refused} refused,"
         f" {tally.compared} numbers and {tally.intervals} intervals compared, {differing} questions differ",
         flush=True,
     )

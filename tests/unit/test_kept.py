@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEPT = Path(__file__).parents[1] / "kept" / "first"
 ASKED = json.loads((KEPT / "asked.json").read_text(encoding="utf-8"))
+SECOND = KEPT.parent / "second"  # as version 0.2.0 first wrote it, with forms and units
 KEYS = json.loads((KEPT / "keys.json").read_text(encoding="utf-8"))
 NAMES = json.loads((KEPT.parent / "names.json").read_text(encoding="utf-8"))
 
@@ -44,10 +45,10 @@ def nobody_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def laid(folder: Path, ledger: str = "postgresql://nowhere") -> Path:
-    """The kept version in a folder, with its ledgers."""
-    laid_out(folder, KEPT, ledger)
-    for kept in KEPT.glob("*.ledger"):
+def laid(folder: Path, ledger: str = "postgresql://nowhere", *, version: Path = KEPT) -> Path:
+    """A kept version in a folder, with its ledgers."""
+    laid_out(folder, version, ledger)
+    for kept in version.glob("*.ledger"):
         shutil.copy(kept, folder / kept.name)
         (folder / kept.name).chmod(0o600)
     return folder
@@ -89,6 +90,33 @@ def check_all(database: Database, questions: list[dict[str, Any]]) -> None:
 def test_what_a_kept_ledger_holds_is_free_and_the_same(name: str, tmp_path: Path) -> None:
     folder = laid(tmp_path / "kept")
     check_all(sf.open(folder / f"{name}.toml"), of(name))
+
+
+SECONDS = json.loads((SECOND / "asked.json").read_text(encoding="utf-8"))["asked"]
+
+
+@pytest.mark.slow
+def test_what_the_second_kept_ledger_holds_is_free_and_the_same(tmp_path: Path) -> None:
+    check_all(sf.open(laid(tmp_path / "kept", version=SECOND) / "clinic.toml"), SECONDS)
+
+
+def test_what_the_second_kept_ledger_read_wrongly_is_marked_and_answers_nothing(tmp_path: Path) -> None:
+    database = sf.open(laid(tmp_path / "kept", version=SECOND) / "clinic.toml")
+    wrong = {each["receipt"]: each for each in SECONDS if each.get("wrong")}
+    lines = database.budget.as_dict()["history"]
+    assert {line["receipt"] for line in lines if "note" in line} == set(wrong)
+    for receipt, each in wrong.items():
+        question = asked(database, each)
+        if "ask" in each:
+            assert f"receipt {receipt}" in str(question.explain())
+        spent, found = database.ledger.spent.amount, question.release()
+        assert database.ledger.spent.amount > spent
+        release = found[0] if "batch" in each else found
+        assert release.receipt.number > max(wrong)
+        again = asked(database, each).release()
+        assert (again[0] if "batch" in each else again).receipt.number == release.receipt.number
+    lines = database.budget.as_dict()["history"]
+    assert {line["receipt"] for line in lines if "note" in line} == set(wrong)
 
 
 @pytest.fixture

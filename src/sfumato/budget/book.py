@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Wish = dict[str, Any]  # what is to be written; and what came of it
 ACCEPT = "sfumato budget POLICY --accept"
 CHUNK = 5000  # entries that are read at a time
-STORED = ("asked", "meaning")  # beside what was run: the price asked for every part, what numbers mean
+# beside what was run: the price asked for every part, what numbers mean, how the text was understood
+STORED = ("asked", "meaning", "reading")
 
 
 class Limit(NamedTuple):

@@ -60,7 +60,7 @@ class Entry:
     price: Guarantee
     spent: Guarantee
     redeemed: bool
-    former: bool = False  # whether it was written before prices that were asked, and meanings, were stored
+    reading: int = 0  # of SQL, by which it was understood; 0: before prices and meanings were stored
     units: Units = ()  # whose neighbours it is about; none: every unit's
 
 

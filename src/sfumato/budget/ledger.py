@@ -37,14 +37,14 @@ from sfumato.budget.entries import units as in_units
 from sfumato.budget.filters import FINE, UNIT
 from sfumato.budget.loss import PrivacyLoss
 from sfumato.budget.queue import Queue
-from sfumato.budget.shelf import Shelf
+from sfumato.budget.shelf import Shelf, reading_of
 from sfumato.budget.store import SQLite, Store
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError, PromiseBroken
 from sfumato.exact.forks import RESTING, STILL
 from sfumato.exact.secret import Secret, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sfumato.budget.book import Home, Limit, Withdrawn
     from sfumato.budget.shares import Share
@@ -151,6 +151,7 @@ class Ledger:
         meaning: Sequence[Any] = (),
         units: Sequence[Sequence[str]] = (),
         tables: Mapping[str, dict[str, Any]] | None = None,
+        reading: int = 1,
     ) -> Receipt:
         """Put a charge on disk, or refuse.
 
@@ -158,7 +159,8 @@ class Ledger:
         repeated: if it is still unredeemed the caller may redeem it, and if not, `keep` hands out what was
         kept. `slack` is what a spend without a pure epsilon may take of delta, `asked` the price that was
         asked for every part of it, if that is not what it costs. `units` says whose neighbours it is about;
-        `tables` how each table that is read says whose its rows are, which must not change.
+        `tables` how each table that is read says whose its rows are, which must not change; `reading` how the
+        question was understood.
         """
         price = self.price_of(spend, slack)
         if analyst:
@@ -178,6 +180,7 @@ class Ledger:
                 "lost": filters.losses(spend, self.total.of(Fraction(0), slack)),
                 "asked": [list(in_units(each)) for each in asked or (price,)],
                 "meaning": list(meaning),
+                "reading": reading,
                 "unit": [list(each) for each in units],
                 "tables": dict(tables or {}),
             }
@@ -261,9 +264,9 @@ class Ledger:
         )
 
     @_plainly
-    def asked_before(self, question: str) -> tuple[int, ...]:
-        """Charges of this database for a text that were written before prices were stored."""
-        return self._shelf.former(question, self.name)
+    def asked_before(self, question: str, readings: Collection[int]) -> tuple[int, ...]:
+        """Charges of this database for a text, understood by one of these readings."""
+        return self._shelf.read_as(question, self.name, readings)
 
     @property
     @_plainly
@@ -711,7 +714,7 @@ class Ledger:
             price=self.book.guarantee(line.amount, line.slack),
             spent=self.book.guarantee(line.spent, line.lost),
             redeemed=redeemed,
-            former=line.kind == "charge" and "asked" not in body,
+            reading=reading_of(body),
             units=tuple(tuple(unit) for unit in body.get("unit", ())),
         )
 

@@ -20,7 +20,7 @@ from sfumato.budget import filters, record
 from sfumato.budget.entries import ALL, Line, units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from sfumato.budget.book import Book
     from sfumato.mechanisms import Guarantee, Spend
@@ -127,15 +127,18 @@ class Shelf:
             self._looked = last
         return self._has_former
 
-    def former(self, question: str, name: str) -> tuple[int, ...]:
-        """The numbers of former charges of a database for a text."""
-        if not self.has_former():
-            return ()
+    def read_as(self, question: str, name: str, readings: Collection[int]) -> tuple[int, ...]:
+        """The numbers of charges of a database for a text, understood by one of these readings."""
         sql = "SELECT number, body FROM entries WHERE kind = 'charge' AND body LIKE ? ORDER BY number"
         told = json.dumps(question).replace("\\", "_")  # in a pattern it would need another one
         rows = [(number, json.loads(body)) for number, body in self.book.store.read(sql, (f"%{told}%",))]
         return tuple(
             number
             for number, body in rows
-            if body["question"] == question and body["database"] == name and "asked" not in body
+            if body["question"] == question and body["database"] == name and reading_of(body) in readings
         )
+
+
+def reading_of(body: dict[str, Any]) -> int:
+    """By which reading of SQL a charge was understood: noted from the second on, prices from the first."""
+    return int(body.get("reading", 1 if "asked" in body else 0))

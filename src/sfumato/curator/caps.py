@@ -151,22 +151,23 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
     """The policy with caps for one question, where tables were tuned; else as it is.
 
     Caps that are `former` are those under which releases were stored before 0.2.0: they did not heed declared
-    ones.
+    ones, and what the question does not read had one, too.
     """
     groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * _passing(plan.relation))
     price = _price(plan, spend)
     shown = [output.expression for output in plan.outputs if not isinstance(output.expression, KeyOf)]
     counts = any(isinstance(each, (Weighted, Arithmetic)) for each in shown)
+    read = {field.origin for field in plan.fields}
 
     def resolved(table: Table) -> Table:
-        if table.tuning is None:
+        if table.tuning is None or not (is_former or table.name in plan.tables):
             return table
         declared = None if is_former else table.rows_per_person
         rows = choose(table.tuning.rows, price, groups if counts else groups * SHAPE, declared)
         tuned = {column.name: column for column in table.tuning.columns}
         columns = tuple(
             replace(column, tuned=_column(tuned[column.name], price, groups))
-            if column.name in tuned
+            if column.name in tuned and (is_former or (table.name, column.name) in read)
             else column
             for column in table.columns
         )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Draw
 from sfumato.exact.secret import Secret
+from sfumato.queries.forms import READING
 from sfumato.sources.halt import Halt
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Bill:
     meaning: tuple[Any, ...] = ()  # of the drawn integers, in a form that stays
     units: tuple[Unit, ...] = ()  # whose neighbours it is about; none: of every unit there is
     tables: tuple[tuple[str, dict[str, Any]], ...] = ()  # that are read, and how each says whose its rows are
+    reading: int = READING  # by which the question was understood
 
     def charged(self, ledger: Ledger) -> Receipt:
         """Its charge, on disk; a charge for the same that is there already is not made again."""
@@ -62,6 +64,7 @@ class Bill:
             meaning=self.meaning,
             units=self.units,
             tables=dict(self.tables),
+            reading=self.reading,
         )
 
 

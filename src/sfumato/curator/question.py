@@ -11,6 +11,7 @@ from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
 from sfumato.curator.refusals import private_keys, too_small
+from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms
@@ -137,9 +138,13 @@ class Question(Asked):
             self.tuning,
             keeper.said.gains(self.query, self.units, paid=paid),
             "" if paid else self.breaks,
-            keeper.ledger.asked_before(self.text) if self.plan.repairs and not paid else (),
+            () if paid else self._read_wrongly(),
             "" if paid else too_small(keeper.policy, [self.whole]),
         )
+
+    def _read_wrongly(self) -> tuple[int, ...]:
+        readings = wrong_readings(self.plan)
+        return self.database.ledger.asked_before(self.text, readings) if readings else ()
 
     @property
     def engine_sql(self) -> str:

@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sfumato.errors import QueryRefused
+from sfumato.queries import forms
 from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
     from sfumato.budget import Entry
+    from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
 
 VERSION = "0.2.0"  # in which readings were repaired
@@ -26,20 +28,26 @@ SUSPECTS = re.compile(
 )
 
 
+def wrong_readings(plan: Plan) -> tuple[int, ...]:
+    """The readings of SQL, of those before the present one, that understood a question wrongly."""
+    wrong = ((0, bool(plan.repairs)), (1, forms.read_anew(plan)))
+    return tuple(reading for reading, is_wrong in wrong if is_wrong)
+
+
 def was_wrong(entry: Entry, policy: Policy) -> bool:
     """Whether an entry answered a question of this database under a reading that was repaired since."""
-    if not entry.former or entry.database != policy.name:
+    if entry.kind != "charge" or entry.reading >= forms.READING or entry.database != policy.name:
         return False
     question = entry.question
     texts = question.partition(": ")[2].split("; ") if BATCH.match(question) else [question]
-    return any(_was_wrong(text, policy) for text in texts)
+    return any(entry.reading in _wrong_readings(text, policy) for text in texts)
 
 
 @lru_cache(maxsize=10_000)
-def _was_wrong(text: str, policy: Policy) -> bool:
+def _wrong_readings(text: str, policy: Policy) -> tuple[int, ...]:
     if not SUSPECTS.search(text.replace("(*)", "")):
-        return False
+        return ()
     try:
-        return bool(parse(text, policy).repairs)
+        return wrong_readings(parse(text, policy))
     except QueryRefused:
-        return False
+        return ()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Value
     from sfumato.queries.relations import Relation
 
-    Measuring = Callable[[Iterable[Aggregate], int | None, int], tuple[Measure, ...]]
+    Measuring = Callable[[Iterable[Aggregate], Relation, int], tuple[Measure, ...]]
 
 MOST_GROUPS = 10**6
 KEYS_PER_PERSON = 1  # of private keys: more of them release fewer
@@ -119,7 +119,7 @@ class _Asking:
         if not aggregates:
             advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
             text.refuse(select, "the query asks for no aggregate", advice)
-        self.rewriting = self.rewritten(aggregates, relation.rows, size)
+        self.rewriting = self.rewritten(aggregates, relation, size)
         if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
             self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
         outputs = self.outputs()
@@ -136,13 +136,13 @@ class _Asking:
             repairs=tuple(sorted(self.reader.repaired)),
         )
 
-    def rewritten(self, aggregates: dict[Aggregate, Node], rows: int | None, size: int) -> Rewriting:
+    def rewritten(self, aggregates: dict[Aggregate, Node], relation: Relation, size: int) -> Rewriting:
         try:
-            return Rewriting(self.measuring(aggregates, rows, size))
+            return Rewriting(self.measuring(aggregates, relation, size))
         except Unusable as reason:
             for aggregate, node in aggregates.items():  # whose fault it is
                 try:
-                    self.measuring([aggregate], rows, size)
+                    self.measuring([aggregate], relation, size)
                 except Unusable:
                     self.text.unusable(reason, node)
             self.text.unusable(reason, self.select)

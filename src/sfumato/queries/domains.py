@@ -174,7 +174,8 @@ def _modulo(a: Scalar, b: Scalar) -> Domain:
     _only_integers("%", a, b)
     (al, ah), most = bounds(a), max(abs(end) for end in bounds(b))
     most = max(most - 1, Fraction(0))
-    return _domain("integer", max(-most, min(al, Fraction(0))), min(most, max(ah, Fraction(0))))
+    low, high = max(-most, min(al, Fraction(0))), min(most, max(ah, Fraction(0)))
+    return replace(_domain("integer", low, high), held=_held((a, b)))
 
 
 def _only_integers(word: str, *arguments: Scalar) -> None:

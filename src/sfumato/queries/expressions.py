@@ -260,9 +260,8 @@ def _days(domain: Domain) -> tuple[datetime.date, ...] | None:
 def evaluate(expression: Scalar, value: Value | None) -> Outcome:
     """What an expression is when its only column has this value: the same as in the engine."""
     match expression:
-        case Field():
-            return Null.NULL if value is None else value
-        case Constant(known, domain):
+        case Field(_, domain) | Constant(_, domain):
+            known = value if isinstance(expression, Field) else expression.value
             if isinstance(known, float) and domain.scale is not None:
                 return Fraction(round(Fraction(known) * 10**domain.scale), 10**domain.scale)
             return Null.NULL if known is None else known

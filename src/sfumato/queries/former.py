@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Measure, Plan
     from sfumato.queries.policy import Policy
+    from sfumato.queries.relations import Relation
 
 # Each class of ours: what it was called, and its fields, in their order.
 NAMES: dict[type, tuple[str, tuple[str, ...]]] = {
@@ -193,8 +194,9 @@ def _fields(part: object, names: tuple[str, ...]) -> list[object]:
 # Measures ------------------------------------------------------------------------------------------------
 
 
-def measures(aggregates: Iterable[Aggregate], rows: int | None, groups: int) -> tuple[Measure, ...]:
+def measures(aggregates: Iterable[Aggregate], relation: Relation, groups: int) -> tuple[Measure, ...]:
     """The measures that aggregates had, in the order of that time."""
+    rows = relation.rows
     wanted = list(dict.fromkeys(aggregates))
     degrees: dict[tuple[Scalar, ...], int] = {}
     for each in wanted:

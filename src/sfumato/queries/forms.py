@@ -58,6 +58,15 @@ FUNCTIONS = {
     )
 }
 IN_ANY_ORDER = ("and", "or")
+# where it matters whether SQL takes a literal for a decimal or for a double
+EXACT = (
+    *("+", "-", "*", "negate", "abs", "round", "to integer", "to decimal"),
+    *("case", "coalesce", "least", "greatest", "nullif"),
+)
+# How SQL is understood, noted with every charge: 0 before there were forms, 1 while what is READ_ANEW was
+# read otherwise.
+READING = 2
+READ_ANEW = 2
 
 
 def text(form: Form) -> str:
@@ -178,7 +187,63 @@ def scalar(expression: Scalar) -> Form:
                 forms.sort(key=text)
             elif function == "in":
                 forms[1:] = sorted(forms[1:], key=text)
-            return [FUNCTIONS[function], *forms]
+            elif function in EXACT:
+                forms = [
+                    [*f, "double"] if _decides(x, arguments) else f
+                    for f, x in zip(forms, arguments, strict=True)
+                ]
+            name = FUNCTIONS[function]
+            return [[name, READ_ANEW] if _is_read_anew(expression) else name, *forms]
+
+
+def _decides(literal: Scalar, among: Sequence[Scalar]) -> bool:
+    """Whether SQL would compute with decimals here, if this literal were not a double."""
+    if not _is_double(literal):
+        return False
+    numbers = [each for each in among if each.domain.numeric and not _is_double(each)]
+    return all(each.domain.decimals is not None for each in numbers)
+
+
+def _is_double(each: Scalar) -> bool:
+    is_number = isinstance(each, Constant) and each.domain.kind == "number" and each.value is not None
+    return is_number and each.domain.scale is None
+
+
+def read_anew(plan: Plan) -> bool:
+    """Whether anything in a plan was read otherwise before the present reading, after the first."""
+    pending = list(plan.scalars)
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Call):
+            if _is_read_anew(each):
+                return True
+            pending += each.arguments
+    return False
+
+
+def _is_read_anew(call: Call) -> bool:
+    """Whether it has had this form before, with another meaning: its numbers were taken for doubles where SQL
+    has decimals, or the other way."""
+    rounds = call.function in ("round", "to integer", "to decimal")
+    computes = call.function in ("+", "-", "*") and call.domain.kind == "number"
+    return (rounds or computes) and any(_was_held_otherwise(each) for each in call.arguments)
+
+
+def _was_held_otherwise(value: Scalar) -> bool:
+    match value:
+        case Field(_, domain) | Call("%", _, domain):
+            return domain.kind == "integer" and domain.held == "double"
+        case Call("case" | "coalesce" | "least" | "greatest" | "nullif", arguments, domain):
+            whole = [x for x in arguments if isinstance(x, Constant) and x.domain.kind == "number"]
+            if domain.scale is not None and any(each.domain.scale == 0 for each in whole):
+                return True
+        case Call("clamp" | "sane" | "negate" | "abs", arguments):
+            pass
+        case Call("+" | "-" | "*", arguments, domain) if domain.kind == "integer":
+            pass
+        case _:
+            return False
+    return any(_was_held_otherwise(each) for each in arguments)
 
 
 def value(given: Value) -> Form:

@@ -356,7 +356,7 @@ class Reader:
         except ValueError:
             pass
         if kind == "number" and literal.domain.kind == "integer":
-            return constant(float(value), "number")  # type: ignore[arg-type]  # an integer
+            return constant(float(value), "number", 0)  # type: ignore[arg-type]  # an integer
         return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
 
     def alike(self, parts: list[Scalar], node: Node) -> list[Scalar]:

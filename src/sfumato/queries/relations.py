@@ -419,6 +419,20 @@ def scalars_of(relation: Relation) -> Iterator[Scalar]:
             yield from scalars_of(inner)
 
 
+def repeats(relation: Relation, number: int) -> int | None:
+    """How often a row of one of its tables can be there, by its number: once for each partner that joins give
+    it, of people who have no more than is declared. None if it is not one of its tables."""
+    match relation:
+        case Where(inner) | Among(inner):
+            return repeats(inner, number)
+        case Join(_, left, right):
+            for side, other in ((left, right), (right, left)):
+                if (times := repeats(side, number)) is not None:
+                    return times * (other.rows or 1)
+            return None
+    return 1 if relation.number == number else None
+
+
 def prefix(field: Field) -> int:
     """The number of the relation that has the column.
 

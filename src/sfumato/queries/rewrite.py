@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries import forms
-from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, possible
+from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, fields, possible
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
@@ -37,12 +37,14 @@ from sfumato.queries.plan import (
     Sum,
     Weighted,
 )
+from sfumato.queries.relations import prefix, repeats
 from sfumato.queries.sensitivity import is_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sfumato.queries.declared import Tuned
+    from sfumato.queries.relations import Relation
 
 STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sums
 FEW_STEPS = 1 << 10  # where four powers are multiplied
@@ -119,14 +121,14 @@ class Rewriting:
 
 
 def rewrite(
-    aggregates: Iterable[Aggregate], rows: int | None, groups: int, watched: Iterable[tuple[str, str]] = ()
+    aggregates: Iterable[Aggregate], relation: Relation, groups: int, watched: Iterable[tuple[str, str]] = ()
 ) -> tuple[Measure, ...]:
     """The fewest measures for these aggregates. `groups` is how many there are, if that is public, else 0.
 
     Columns that are `watched` have a distance of their own. Where persons have rows, only `Moments` keep to
     it (a person's rows are scaled by their number there), so a sum is taken from them.
     """
-    wanted = list(dict.fromkeys(aggregates))
+    wanted, rows = list(dict.fromkeys(aggregates)), relation.rows
     degrees: dict[tuple[Scalar, ...], int] = {}
     for each in wanted:
         if each.of_moments and each.values:
@@ -136,7 +138,7 @@ def rewrite(
     for values, degree in degrees.items():
         names = [each.name for each in wanted if each.values == values]
         alone = names == ["sum"]
-        tuned = values[0].domain.tuned if rows is not None and len(values) == 1 else None
+        tuned = _tuned(values[0], relation) if rows is not None and len(values) == 1 else None
         is_watched = len(values) == 1 and any(is_column(values[0], each) for each in watched)
         if rows is not None and degree == 1 and is_watched:
             clamp = _clamp(values[0], 1 << 40) if alone else _steps(values[0], degree, len(values))
@@ -166,6 +168,17 @@ def rewrite(
             found.append(Moments((), (), 0, False, rows))
     found += _others(wanted, rows, groups)
     return tuple(sorted(found, key=_named))
+
+
+def _tuned(value: Scalar, relation: Relation) -> Tuned | None:
+    """What was found out about a column: of the rows that a person has in its table. Where a join repeats
+    them, her total may be as many times as much."""
+    tuned = value.domain.tuned
+    if tuned is None:
+        return None
+    (field,) = fields(value)
+    times = repeats(relation, prefix(field)) or 1
+    return replace(tuned, total=tuned.total * times, centred=tuned.centred * times)
 
 
 def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_alone: bool) -> bool:

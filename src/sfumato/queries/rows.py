@@ -534,7 +534,8 @@ class Rows:
             self.text.refuse(
                 node, "a person's sum could become too large", "Divide it, or bound it with LEAST."
             )
-        found = Domain(value.domain.kind, low, high, value.domain.exponent, scale=value.domain.scale)
+        of = value.domain
+        found = Domain(of.kind, low, high, of.exponent, scale=of.scale, held=of.held)
         return found if found.adds_exactly else replace(found, scale=None)
 
     def union(self, node: Node, alias: str, named: dict[str, Node]) -> Source:
