@@ -495,3 +495,8 @@ def test_a_covariance_over_a_variance_feels_both() -> None:
     )
     for weights in uses(question).numbers:
         assert min(float(weight) for _, weight in weights) > max(float(weight) for _, weight in weights) / 10
+
+
+def test_a_total_of_what_has_almost_no_noise_has_an_interval() -> None:
+    law = DiscreteLaplace(scale=Fraction(1, 10**6))
+    assert 0 <= _several(((law, 1.0, 1.0),), 200, TAIL) <= 1

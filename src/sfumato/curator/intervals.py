@@ -524,7 +524,7 @@ def _repeated(
     mean = float(at @ masses) / float(masses.sum())
     spread = math.sqrt(max(float((at - mean) ** 2 @ masses), 1.0))
     far = math.log(4 / beyond)
-    s = min(math.sqrt(2 * far / times) / spread, 100 / float(np.abs(at - mean).max()))
+    s = min(math.sqrt(2 * far / times) / spread, 100 / max(float(np.abs(at - mean).max()), 1.0))
     ends = []
     for side in (-s, s):
         grown = math.log(float(np.exp(side * (at - mean)) @ masses))
