@@ -26,7 +26,7 @@ from sfumato.exact import numbers
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import DiscreteLaplace, Geometric
-from sfumato.sources.duckdb import build
+from sfumato.sources.duckdb import DuckDB, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,7 @@ def alternate(turns: int, *jobs: Callable[[], object]) -> list[list[float]]:
 def engine_ratio(db: Database, key: str, turns: int) -> tuple[float, float, float]:
     """Release (parse, charge, run, draw, keep) against the exact query in the same engine."""
     sql = f"SELECT {key}, COUNT(*), SUM(income), AVG(income) FROM big GROUP BY {key}"
+    assert isinstance(db.source, DuckDB)
     exact = db.source._cursor()
 
     def ours() -> None:

@@ -50,21 +50,17 @@ from sfumato.curator.release import LEVEL, Release, is_label, write_key
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Step
+from sfumato.queries.measures import Kinds, Moments, Selected, Spread, Sum
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
     Combined,
     Function,
     KeyOf,
-    Kinds,
     Mean,
-    Moments,
     Number,
     Output,
     Released,
-    Selected,
-    Spread,
-    Sum,
     Weighted,
 )
 from sfumato.queries.relations import joins_of
@@ -77,7 +73,8 @@ if TYPE_CHECKING:
     from sfumato.curator.linear import Ends
     from sfumato.queries.declared import Table, Value
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.plan import Expression, Having, Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Expression, Having, Plan
     from sfumato.sources.answers import Answer
     from sfumato.sources.duckdb import DuckDB
 

@@ -18,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support import engine
 
 import sfumato as sf
 from sfumato.exact.secret import unseal
@@ -154,7 +155,7 @@ def answers(policy: Path, questions: tuple[str, ...]) -> list[Any]:
     for sql in questions:
         plan = database.sql(sql, epsilon="1").plan
         texts = database.source.compile(plan).texts
-        engines = [database.source._cursor(plain=plain) for plain in (False, True)]
+        engines = [engine(database.source, plain=plain) for plain in (False, True)]
         rows = [[Counter(engine.execute(text).fetchall()) for text in texts] for engine in engines]
         assert rows[0] == rows[1], sql
         found.append(unseal(database.source.run(database.source.compile(plan))).vectors)

@@ -23,16 +23,15 @@ from sfumato.curator.caps import ROWS, TOTALS
 from sfumato.curator.database import fitting
 from sfumato.curator.tuning import inserted, section
 from sfumato.queries import policy as policies
+from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
-from sfumato.queries.plan import PARTS
-from sfumato.sources.duckdb import prepare, read
+from sfumato.sources.duckdb import DuckDB, prepare, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sfumato.queries.declared import Column, Table
     from sfumato.queries.policy import Policy
-    from sfumato.sources.duckdb import DuckDB
 
 KINDS = ("duckdb", "parquet", "prepared", "tuned", "prepared parquet", "prepared tuned", "tuned parquet")
 DATABASE = 'duckdb = "clean.duckdb"'  # how policies name their source before it is settled
@@ -79,6 +78,7 @@ def settled(kind: str, place: World, rows: Rows, folder: Path) -> tuple[World, D
     elif "parquet" in kind:
         read(policy)
     policy, source = fitting(policy)
+    assert isinstance(source, DuckDB)
     return World(text, policy, columns), source
 
 

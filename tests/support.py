@@ -16,6 +16,12 @@ import duckdb
 import sfumato as sf
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
+from sfumato.sources.dialect import DUCKDB
+from sfumato.sources.duckdb import DuckDB
+from sfumato.sources.lower import lower
+from sfumato.sources.printing import printed, statements
+from sfumato.sources.relations import Lowering
+from sfumato.sources.work import Group, Query, Totals
 
 if TYPE_CHECKING:
     import random
@@ -24,6 +30,29 @@ if TYPE_CHECKING:
 
     from sfumato.curator.database import Database
     from sfumato.curator.question import Question
+    from sfumato.queries.plan import Plan
+    from sfumato.sources.copy import Copy
+    from sfumato.sources.source import Source
+
+
+def texts(plan: Plan, copy: Copy | None = None) -> tuple[str, ...]:
+    """What DuckDB gets for a plan."""
+    return statements(lower(plan, copy), DUCKDB).texts
+
+
+def engine(source: Source, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
+    """The engine behind a source, for tests that know it."""
+    assert isinstance(source, DuckDB)
+    return source._cursor(plain=plain)
+
+
+def rows_made(plan: Plan) -> str:
+    """A query that counts the rows of a plan, before anything is done with them."""
+    lowering = Lowering(None, "hash")
+    rows = lowering.of(plan.relation, plan.shown).rows
+    counted = Group("n", rows, (), (("n", Totals("count")),))
+    return printed(Query(counted, tuple(lowering.shared)), DUCKDB)
+
 
 ROOT = Path(__file__).parents[1]
 POLICIES = ROOT / "tests" / "plans" / "policies"

@@ -18,8 +18,9 @@ from sfumato.curator.caps import ROWS, TOTALS
 from sfumato.curator.intervals import Errors
 from sfumato.curator.tuning import inserted, section
 from sfumato.exact.secret import unseal
+from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
-from sfumato.queries.plan import PARTS, KeyOf
+from sfumato.queries.plan import KeyOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

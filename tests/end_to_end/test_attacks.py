@@ -15,7 +15,7 @@ from tests.support import answer, make, opened
 import sfumato as sf
 from sfumato.exact.coins import Tape
 from sfumato.exact.secret import Secret
-from sfumato.queries.plan import Moments
+from sfumato.queries.measures import Moments
 
 if TYPE_CHECKING:
     from pathlib import Path

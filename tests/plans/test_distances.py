@@ -22,7 +22,7 @@ from sfumato.mechanisms import Distance, Distances
 from sfumato.queries import policy as policies
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Domain, Field
-from sfumato.queries.plan import Moments
+from sfumato.queries.measures import Moments
 from sfumato.queries.relations import Scan, Where
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from tests.support import CLINIC_COLUMNS, POLICIES, answer, opened, wild_table
+from tests.outline import outline
+from tests.support import CLINIC_COLUMNS, POLICIES, answer, engine, opened, texts, wild_table
 
 import sfumato as sf
 from sfumato.errors import QueryRefused
@@ -31,10 +32,10 @@ from sfumato.queries.plan import (
     Released,
     Weighted,
 )
-from sfumato.queries.sensitivity import derive, one_of
+from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
-from sfumato.queries.words import describe, spoken
-from sfumato.sources.printing import texts
+from sfumato.queries.words import spoken
+from sfumato.sources.lower import lower
 
 if TYPE_CHECKING:
     from sfumato.mechanisms import Distance
@@ -63,9 +64,9 @@ def rendered(sql: str, policy: Policy) -> str:
         told = "private" if key.values is None else f"{len(key.values)} from {key.values[0]!r}"
         lines.append(f"key {spoken(key.expression)}: {told}")
     for measure, derivation in zip(plan.measures, derive(plan), strict=True):
-        unit = one_of(measure)
+        unit = measure.one
         lines.append(
-            f"measure {describe(measure)}: {measure.cells} cells, unit {unit}, "
+            f"measure {measure.told}: {measure.cells} cells, unit {unit}, "
             f"least {measure.least}, most {measure.most}"
         )
         for name in ("presence", "value"):
@@ -78,7 +79,7 @@ def rendered(sql: str, policy: Policy) -> str:
         lines.append(f"order {short(expression)} {'descending' if descending else 'ascending'}")
     if plan.limit is not None:
         lines.append(f"limit {plan.limit}")
-    return "\n".join([*lines, *texts(plan)]) + "\n"
+    return "\n".join([*lines, *outline(lower(plan)), *texts(plan)]) + "\n"
 
 
 def short(expression: Expression) -> str:
@@ -163,7 +164,7 @@ def test_an_engine_without_optimizers_computes_the_same_integers(tmp_path: Path)
     rows = [row for person in wild_table(random.Random(SEED)).values() for row in person]
     for policy in ("person", "row"):
         source = opened(tmp_path / policy, rows, policy).source
-        fast, plain = source._cursor(), source._cursor(plain=True)
+        fast, plain = engine(source), engine(source, plain=True)
         for sql in accepted(policy):
             for printed in texts(parse(sql, policy_named(policy))):
                 results = [sorted(cursor.execute(printed).fetchall()) for cursor in (fast, plain)]
@@ -185,7 +186,7 @@ def test_a_query_that_the_optimizer_fails_on_is_answered_all_the_same(tmp_path: 
     question = db.sql(f"SELECT (result > 0) AS k, COUNT(*) FROM labs {never} GROUP BY k", epsilon=1)
     assert set(answer(question)[0]) == {0}
     with pytest.raises(duckdb.Error):  # what an engine says stays inside
-        db.source._cursor(plain=True).execute("SELECT nothing FROM nowhere")
+        engine(db.source, plain=True).execute("SELECT nothing FROM nowhere")
 
 
 def test_every_accepted_plan_releases_on_wild_data(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.neighbours import COPIES, Neighbourhood
 from tests.plans.test_distances import SEED, STRANGE_COLUMNS, STRANGE_PLANS, golden, policy_named
-from tests.support import CLINIC_COLUMNS, COLUMNS
+from tests.support import CLINIC_COLUMNS, COLUMNS, texts
 
 from sfumato.exact.secret import unseal
 from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
@@ -22,13 +22,15 @@ from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.sources.answers import Statements
 from sfumato.sources.copy import Copy
-from sfumato.sources.printing import texts
+from sfumato.sources.printing import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+    from sfumato.sources.dialect import Dialect
+    from sfumato.sources.work import Work
 
 TYPES = {"clinic": CLINIC_COLUMNS, "strange": STRANGE_COLUMNS, "person": COLUMNS, "tuned": COLUMNS}
 
@@ -137,11 +139,10 @@ def test_a_copy_that_says_too_little_of_a_person_is_caught(
         prepared=True,
     )
 
-    def halved(plan: Plan, copy: Copy | None = None) -> Statements:
-        pattern = re.compile(rf"t0\.{stored}\b")
-        return Statements(
-            tuple(pattern.sub(f"(t0.{stored} // 10000000)", text) for text in texts(plan, copy))
-        )
+    def halved(work: Work, dialect: Dialect) -> Statements:
+        pattern = re.compile(rf't0\."{stored}"')
+        made = statements(work, dialect)
+        return Statements(tuple(pattern.sub(f'(t0."{stored}" // 10000000)', text) for text in made.measuring))
 
     monkeypatch.setattr("sfumato.sources.duckdb.statements", halved)
     sql = {"sfumato_rows": STORED[0], "sfumato_centred_2": STORED[3], "sfumato_total_2": STORED[2]}[stored]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from tests.serving import hospital
+from tests.support import engine
 
 import sfumato as sf
 from sfumato.server import owner
@@ -211,7 +212,7 @@ def test_an_engine_is_stopped_at_a_public_moment_and_its_failure_leaves_at_anoth
     assert str(failed.value) == str(sf.QueryFailed())
     assert failed.value.__cause__ is failed.value.__context__ is None
     assert owner.late(made.database.ledger, "ana") == marks
-    cursor = made.database.source._cursor()
+    cursor = engine(made.database.source)
     ((used,),) = cursor.execute("SELECT SUM(memory_usage_bytes) FROM duckdb_memory()").fetchall()
     assert used < 100 << 20
 

@@ -10,19 +10,10 @@ import pytest
 from tests.unit.test_intervals import TAIL, errors, r
 
 from sfumato.exact.coins import Tape
+from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Field
-from sfumato.queries.plan import (
-    Aggregate,
-    Arithmetic,
-    Clamp,
-    Expression,
-    Function,
-    Mean,
-    Moments,
-    Number,
-    Released,
-    Weighted,
-)
+from sfumato.queries.measures import Moments
+from sfumato.queries.plan import Aggregate, Arithmetic, Expression, Function, Mean, Number, Released, Weighted
 from sfumato.queries.rewrite import _Vector
 
 if TYPE_CHECKING:

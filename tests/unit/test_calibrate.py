@@ -22,8 +22,9 @@ from sfumato.mechanisms import (
     Partition,
     Quantiles,
 )
+from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Field
-from sfumato.queries.plan import Clamp, Kinds, Measure, Moments, Selected, Spread
+from sfumato.queries.measures import Kinds, Measure, Moments, Selected, Spread
 
 AGE = Field("t0.age", Domain("integer", Fraction(0), Fraction(99)))
 COUNT = Moments((), (), 0, False, None)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from tests.support import engine, rows_made
 
 import sfumato as sf
 from sfumato.queries.relations import FEWEST, MOST, PAIRS, chains_of, cuts, number_of, sides_of
 from sfumato.queries.sql import parse
 from sfumato.server.deadlines import deadline
-from sfumato.sources.tables import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +77,7 @@ def chain(sides: int, condition: str = "", what: str = "COUNT(*)") -> str:
 
 def pairs(db: Database, sql: str) -> int:
     """How many rows the engine makes, before any of them is counted."""
-    plan = parse(sql, db.policy)
-    rows = rows_of(plan.relation, plan.shown)
-    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
-    ((found,),) = db.source._cursor().execute(f"SELECT COUNT(*) FROM {rows.source}{where}").fetchall()
+    ((found,),) = engine(db.source).execute(rows_made(parse(sql, db.policy))).fetchall()
     return int(found)
 
 

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import duckdb
 import numpy as np
 import pytest
-from tests.support import Row, answer, make, opened, wild_table
+from tests.support import Row, answer, engine, make, opened, wild_table
 
 import sfumato as sf
 from sfumato.budget import Share
@@ -26,8 +26,8 @@ from sfumato.curator.calibrate import Uses, calibrate
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins
 from sfumato.mechanisms import Additive, Distance, Distances, Geometric, Guarantee, Private, Step
+from sfumato.queries.measures import Moments
 from sfumato.queries.parameters import bind
-from sfumato.queries.plan import Moments
 from sfumato.sources.duckdb import DuckDB
 from sfumato.utility.gain import identity
 
@@ -378,7 +378,7 @@ def test_the_answer_does_not_depend_on_threads_or_row_order(tmp_path: Path) -> N
 
 
 def test_the_engine_is_locked_down(tmp_path: Path) -> None:
-    connection = opened(tmp_path, []).source._cursor()
+    connection = engine(opened(tmp_path, []).source)
     for attempt in (
         "INSERT INTO visits (age) VALUES (1)",
         "COPY visits TO 'x.csv'",

@@ -33,10 +33,14 @@ from sfumato.queries.expressions import (
     possible,
 )
 from sfumato.queries.functions import PARTS, UNITS, Null, _like
-from sfumato.sources.dialect import field_text, quoted, scalar_text
+from sfumato.sources.dialect import DUCKDB
+from sfumato.sources.printing import expression as printed_expression
+from sfumato.sources.printing import quoted
+from sfumato.sources.values import lowered
+from sfumato.sources.work import TYPES, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sfumato.queries.declared import Kind, Value
 
@@ -121,8 +125,12 @@ HOSTILE: dict[str, list[object]] = {
 }
 
 
-def column(field: Field) -> str:
-    return field_text(f"t.{quoted(field.name)}", field.domain.kind)
+def column(field: Field) -> Column:
+    return Column("t", field.name, TYPES[field.domain.kind])
+
+
+def scalar_text(expression: Scalar, of: Callable[[Field], Column]) -> str:
+    return printed_expression(lowered(expression, of), DUCKDB, stored=["t"])
 
 
 @pytest.fixture(scope="module")

@@ -22,24 +22,22 @@ from sfumato.curator.intervals import (
     uses,
 )
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
+from sfumato.queries.cells import Clamp
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Domain, Field
+from sfumato.queries.measures import Moments, Spread, Sum
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
     Chosen,
-    Clamp,
     Expression,
     Function,
     KeyOf,
     Mean,
-    Moments,
     Number,
     Output,
     Plan,
     Released,
-    Spread,
-    Sum,
     Weighted,
 )
 from sfumato.queries.relations import Scan, Where

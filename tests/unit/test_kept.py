@@ -18,8 +18,7 @@ from tests.serving import serving
 import sfumato as sf
 from sfumato.budget.postgres import Postgres
 from sfumato.curator import calibrate
-from sfumato.queries import domains, expressions, former, forms, relations
-from sfumato.queries import plan as plans
+from sfumato.queries import cells, domains, expressions, former, forms, measures, notation, relations
 from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
@@ -285,9 +284,9 @@ def test_a_class_that_is_renamed_changes_no_name(tmp_path: Path) -> None:
     database = clinic(tmp_path)
     before = [database.sql(each["ask"]["sql"], epsilon="1").key for each in of("clinic")[:60] if _plain(each)]
     kinds: tuple[type, ...] = (
-        plans.Moments,
-        plans.Sum,
-        plans.Clamp,
+        measures.Moments,
+        measures.Sum,
+        cells.Clamp,
         expressions.Field,
         expressions.Call,
         relations.Scan,
@@ -324,7 +323,7 @@ def test_data_that_are_named_are_known_wherever_they_lie(tmp_path: Path) -> None
 
 
 def test_every_function_has_a_stored_name() -> None:
-    assert {*domains.RULES, "clamp", "sane"} == set(forms.FUNCTIONS)
+    assert {*domains.RULES, "clamp", "sane"} == set(notation.FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", sorted(KEYS))

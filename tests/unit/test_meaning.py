@@ -22,7 +22,7 @@ from sfumato.errors import QueryRefused
 from sfumato.queries import forms
 from sfumato.queries.domains import RULES
 from sfumato.queries.expressions import Call
-from sfumato.queries.plan import Distinct, Kinds, Moments, Spread, Sum
+from sfumato.queries.measures import Distinct, Kinds, Moments, Spread, Sum
 from sfumato.queries.relations import scalars_of
 from sfumato.queries.sql import parse, tree
 from sfumato.queries.syntax import ARGUMENTS

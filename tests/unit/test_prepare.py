@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from tests.support import answer
+from tests.support import answer, engine
 
 import sfumato as sf
 from sfumato.errors import SourceError
@@ -346,9 +346,9 @@ def test_what_fails_in_the_copy_is_run_again_without_optimizers(tmp_path: Path) 
     plainly = [
         row
         for (sql,) in [db.source.compile(question.plan).texts]
-        for row in db.source._cursor(plain=True).execute(sql).fetchall()
+        for row in engine(db.source, plain=True).execute(sql).fetchall()
     ]
-    assert plainly == db.source._cursor().execute(db.source.compile(question.plan).texts[0]).fetchall()
+    assert plainly == engine(db.source).execute(db.source.compile(question.plan).texts[0]).fetchall()
 
 
 def test_data_that_change_meanwhile_make_no_copy(tmp_path: Path) -> None:

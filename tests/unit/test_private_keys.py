@@ -16,7 +16,8 @@ from sfumato.curator import drawing
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
 from sfumato.queries import policy as policies
-from sfumato.queries.plan import Key, Plan, Selected
+from sfumato.queries.measures import Selected
+from sfumato.queries.plan import Key, Plan
 from sfumato.sources import duckdb as source
 from sfumato.sources import running
 from sfumato.sources.answers import Answer, Sparse, Statements

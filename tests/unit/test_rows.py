@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from tests.support import answer
+from tests.support import answer, engine, rows_made, texts
 
 import sfumato as sf
 from sfumato.errors import PolicyError, QueryRefused
@@ -17,8 +17,6 @@ from sfumato.queries import policy as policies
 from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
-from sfumato.sources.printing import texts
-from sfumato.sources.tables import rows_of
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database
@@ -228,7 +226,7 @@ def test_a_column_called_like_the_unit_is_not_taken_for_it(tmp_path: Path) -> No
 def test_rows_without_a_value_are_counted_in_128_bits() -> None:
     """In 64 bits the cell for them overflowed at 2^23 rows: one row decided whether a question failed."""
     plan = parse("SELECT COUNT(*), VARIANCE(x) FROM a", POLICY)
-    assert "AS HUGEINT) * CAST(1296 AS HUGEINT)" in texts(plan)[0]
+    assert "CAST(1296 AS HUGEINT) * CAST(g.a" in texts(plan)[0]
 
 
 def test_digits_of_a_released_number_are_few() -> None:
@@ -290,9 +288,7 @@ def test_the_pairs_of_a_person_do_not_grow_with_a_square(sql: str, pairs: int, t
     """Two tables in which somebody has a million rows would keep the engine busy for ever: told by time."""
     db = joined(tmp_path, 5000)
     plan = parse(sql, db.policy)
-    rows = rows_of(plan.relation, plan.shown)
-    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
-    (found,) = db.source._cursor().execute(f"SELECT COUNT(*) FROM {rows.source}{where}").fetchall()
+    (found,) = engine(db.source).execute(rows_made(plan)).fetchall()
     assert found == (pairs,)
 
 

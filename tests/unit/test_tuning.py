@@ -22,8 +22,10 @@ from sfumato.errors import BudgetExceeded, InvalidParameter, PolicyError
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import policy as policies
+from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
-from sfumato.queries.plan import PARTS, Moments, Octaves, Plan, Sum
+from sfumato.queries.measures import Moments, Octaves, Sum
+from sfumato.queries.plan import Plan
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from sfumato.curator.database import Database
     from sfumato.curator.question import Question
     from sfumato.mechanisms import Private, Step
-    from sfumato.queries.plan import Measure
+    from sfumato.queries.measures import Measure
 
 POLICY = """
 [source]

@@ -13,7 +13,7 @@ from sfumato.curator.files import rewrite
 from sfumato.curator.tuning import inserted, section
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies
-from sfumato.queries.plan import PARTS
+from sfumato.queries.cells import PARTS
 
 EXAMPLES = (1, 10, 100)  # groups, for which the chosen caps are shown
 

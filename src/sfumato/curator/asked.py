@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sfumato.curator.calibrate import Query
-from sfumato.curator.drawing import work
+from sfumato.curator.drawing import job
 from sfumato.curator.path import Bill, pay
 from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Release
 from sfumato.errors import Halted
-from sfumato.queries import forms
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.units import about, declared
 
@@ -166,7 +165,7 @@ class Asked(ABC):
         receipt, drawn = pay(
             keeper.ledger,
             self.bill(),
-            work(keeper.source, compiled, keeper.coins),
+            job(keeper.source, compiled, keeper.coins),
             pace=keeper.pace(tuple(plan for plan, _ in parts)),
             receipt=receipt,
         )
@@ -239,7 +238,7 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
 
 def meaning_of(plan: Plan) -> list[Any]:
     """What the integers that are drawn for a plan mean, in a form that stays."""
-    return [forms.measure(each) for each in plan.measures]
+    return [each.form for each in plan.measures]
 
 
 def _parted(

@@ -18,7 +18,7 @@ from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
 from sfumato.mechanisms.guarantee import FINER, decimal
-from sfumato.queries.sensitivity import derive, one_of
+from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.queries.units import apart, called, units_of
 
@@ -298,7 +298,7 @@ def _good_for(policy: Policy, left: Guarantee) -> str:
             plan = parse(f'SELECT COUNT(*) FROM "{name}"', policy)
             (derivation,) = derive(plan)
             measure = plan.measures[0]
-            cost, error = count_within(measure, derivation.distances, left.of(Fraction(0)), one_of(measure))
+            cost, error = count_within(measure, derivation.distances, left.of(Fraction(0)), measure.one)
             cost = cost.of(max(cost.amount, policy.least), cost.delta)
             return worth(left, cost, f"COUNT(*) of {table.name}", error)
     return ""

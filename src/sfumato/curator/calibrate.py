@@ -26,13 +26,13 @@ from sfumato.mechanisms import (
     Step,
 )
 from sfumato.mechanisms.mechanism import Symmetric, bisected
-from sfumato.queries.plan import Kinds, Selected, Spread
+from sfumato.queries.measures import Kinds, Selected, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sfumato.mechanisms import Distances
-    from sfumato.queries.plan import Measure
+    from sfumato.queries.measures import Measure
 
 PLAIN = 1 << 40  # a scale with a smaller numerator is used as it is
 SIGNIFICANT = 16  # bits that a rounded scale keeps
@@ -119,7 +119,7 @@ def calibrate(
     delta, the privacy loss of the steps was computed and is enough.
 
     >>> from sfumato.mechanisms import Distance, Distances, Guarantee
-    >>> from sfumato.queries.plan import Moments
+    >>> from sfumato.queries.measures import Moments
     >>> count = Moments((), (), 0, False, None)
     >>> one = Distances(Distance(l1=Fraction(1)), Distance(l1=Fraction(1)))
     >>> calibrate((count, count), (one, one), Guarantee.parse("0.1")).steps[0].mechanism

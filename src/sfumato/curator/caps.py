@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.curator.calibrate import SELECTION
+from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Call, Field, parts_of, possible
-from sfumato.queries.plan import PARTS, Arithmetic, KeyOf, Moments, Plan, Sum, Weighted
+from sfumato.queries.measures import Moments, Sum
+from sfumato.queries.plan import Arithmetic, KeyOf, Plan, Weighted
 from sfumato.queries.policy import MOST_ROWS
 from sfumato.queries.relations import Where
 

@@ -23,7 +23,7 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import former, forms, units
 from sfumato.queries import policy as policies
 from sfumato.queries.parameters import bind
-from sfumato.sources.duckdb import DuckDB, source_of
+from sfumato.sources.duckdb import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Tuning
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
+    from sfumato.sources.source import Source
 
 APART = "other people"  # notes that data are about others than those of another ledger
 
@@ -148,7 +149,7 @@ class Database(Keeper):
         return "\n".join(lines)
 
 
-def fitting(policy: Policy) -> tuple[Policy, DuckDB]:
+def fitting(policy: Policy) -> tuple[Policy, Source]:
     """The policy with the keys of its public tables, and its source; refused if they do not fit."""
     source = source_of(policy)
     source.check(policy)

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Draw
     from sfumato.curator.calibrate import Query
-    from sfumato.curator.path import Work
+    from sfumato.curator.path import Job
     from sfumato.exact.coins import Coins
     from sfumato.exact.secret import Secret
     from sfumato.sources.answers import Answer, Compiled
-    from sfumato.sources.duckdb import DuckDB
     from sfumato.sources.halt import Halt
     from sfumato.sources.running import Choose
+    from sfumato.sources.source import Source
 
     Runs = dict[tuple[object, ...], Secret[Answer]]
 
 PART = 1 << 20  # cells for which noise is drawn at once
 
 
-def work(source: DuckDB, parts: Sequence[tuple[Compiled, Query]], coins: Coins) -> Work:
+def job(source: Source, parts: Sequence[tuple[Compiled, Query]], coins: Coins) -> Job:
     """All vectors of all parts, one after the other; what is asked twice is run once, and drawn twice."""
 
     def done(halt: Halt | None) -> Secret[Draw]:
@@ -40,7 +40,7 @@ def work(source: DuckDB, parts: Sequence[tuple[Compiled, Query]], coins: Coins) 
 
 
 def drawn(
-    source: DuckDB, compiled: Compiled, query: Query, coins: Coins, runs: Runs, halt: Halt | None = None
+    source: Source, compiled: Compiled, query: Query, coins: Coins, runs: Runs, halt: Halt | None = None
 ) -> Secret[Draw]:
     """Run it and add the noise. `runs` holds what was run before for the same charge.
 

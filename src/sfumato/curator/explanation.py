@@ -12,14 +12,14 @@ from sfumato.curator.release import is_label, reading_notes
 from sfumato.curator.repairs import VERSION
 from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.plan import Chosen, Expression, Function, Mean, Spread
-from sfumato.queries.sensitivity import one_of
-from sfumato.queries.words import describe
+from sfumato.queries.measures import Spread
+from sfumato.queries.plan import Chosen, Expression, Function, Mean
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Guarantee, Private, Step
-    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Plan
     from sfumato.queries.sensitivity import Derivation
 
 EXAMPLE = 1000  # rows in a group, where an error depends on how many there are
@@ -77,7 +77,7 @@ class Explanation:
             "error_95": self.errors(),
             "measures": [
                 {
-                    "measure": describe(measure),
+                    "measure": measure.told,
                     "mechanism": step.mechanism.name,
                     "noise": _noise(step, measure),
                     **_cost(step),
@@ -206,7 +206,7 @@ def best_for(step: Step[Private], measure: Measure, plan: Plan) -> str:
     """
     distance = step.distances.presence
     alone = not plan.private_keys and not plan.sets and len(plan.measures) == plan.size * measure.cells == 1
-    if alone and isinstance(step.mechanism, Geometric) and distance.l1 == 1 and one_of(measure) == 1:
+    if alone and isinstance(step.mechanism, Geometric) and distance.l1 == 1 and measure.one == 1:
         return (
             "no mechanism of this price that looks at this number alone is better for anybody: one unit "
             "moves it by one step at most, so geometric noise is optimal for every belief about it and every "
@@ -219,7 +219,7 @@ def _noise(step: Step[Private], measure: Measure) -> str:
     """The noise in the units of the measure, or how something is chosen."""
     mechanism = step.mechanism
     if isinstance(mechanism, Additive):
-        half = mechanism.noise.window(Fraction(1, 20))[-1] * one_of(measure)
+        half = mechanism.noise.window(Fraction(1, 20))[-1] * measure.one
         cells = "" if measure.cells == 1 else f" in each of {measure.cells} cells"
         return f"{mechanism.name} noise{cells}, 95% of it within ± {show.number(float(half), _places(half))}"
     if isinstance(mechanism, Partition):

@@ -29,6 +29,7 @@ from sfumato.curator.central import Known, central_of, central_reader, correlati
 from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
+from sfumato.queries.measures import Spread
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
@@ -38,7 +39,6 @@ from sfumato.queries.plan import (
     Mean,
     Number,
     Released,
-    Spread,
     Weighted,
 )
 
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
     from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Line
-    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Plan
 
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Watched
-    from sfumato.sources.duckdb import DuckDB
     from sfumato.sources.halt import Halt
+    from sfumato.sources.source import Source
 
     Pacing = Callable[..., AbstractContextManager[Halt | None]]
 
@@ -37,7 +37,7 @@ class Keeper:
     pacing: Pacing = staticmethod(lambda *_: nullcontext())
 
     def __init__(
-        self, policy: Policy, source: DuckDB, ledger: Ledger, coins: Coins, analyst: str = ""
+        self, policy: Policy, source: Source, ledger: Ledger, coins: Coins, analyst: str = ""
     ) -> None:
         self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self.source, self.coins = source, coins

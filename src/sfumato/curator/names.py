@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.queries import former, forms
+from sfumato.queries import former, forms, notation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,4 +51,4 @@ class Names:
 
 def batch(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The names of questions together, from those of each."""
-    return tuple(forms.digest(["batch", *together]) for together in zip(*keys, strict=True))
+    return tuple(notation.digest(["batch", *together]) for together in zip(*keys, strict=True))

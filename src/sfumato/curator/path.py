@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Draw
 from sfumato.exact.secret import Secret
-from sfumato.queries.forms import READING
+from sfumato.queries.notation import READING
 from sfumato.sources.halt import Halt
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.units import Unit
 
-Work = Callable[[Halt | None], Secret[Draw]]  # what is run and drawn; it may be stopped
+Job = Callable[[Halt | None], Secret[Draw]]  # what is run and drawn; it may be stopped
 Pace = Callable[[int], AbstractContextManager[Halt | None]]  # what goes on around it, for a charge
 
 
@@ -69,7 +69,7 @@ class Bill:
 
 
 def pay(
-    ledger: Ledger, bill: Bill, work: Work, *, pace: Pace = at_once, receipt: Receipt | None = None
+    ledger: Ledger, bill: Bill, job: Job, *, pace: Pace = at_once, receipt: Receipt | None = None
 ) -> tuple[Receipt, Draw]:
     """Charge a bill, do the work, store what was drawn, and show it.
 
@@ -79,5 +79,5 @@ def pay(
     """
     receipt = receipt or bill.charged(ledger)
     with pace(receipt.number) as halt:
-        drawn = work(halt)
+        drawn = job(halt)
     return receipt, ledger.keep(receipt, drawn)  # the first that is stored wins

@@ -27,7 +27,7 @@ from sfumato.budget.book import Limit
 from sfumato.budget.filters import FINE, UNIT, odometer
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound
-from sfumato.queries import former, forms
+from sfumato.queries import former, forms, notation
 from sfumato.queries import policy as policies
 from sfumato.queries.promises import bounds_of, step_of
 from sfumato.queries.sensitivity import Watched
@@ -265,7 +265,7 @@ class Judge:
         columns = [self._declared(part) for part in self.promise.parts]
         budget = self.policy.budget
         told = [FORM, forms.promise(self.promise, columns), budget.currency, str(budget.delta), self._public]
-        return forms.digest(told)
+        return notation.digest(told)
 
     @property
     def declared(self) -> str:
@@ -274,7 +274,7 @@ class Judge:
         columns = [self._declared(part) for part in self.promise.parts]
         fixed = [replace(each, keys=None) if each.keys_from else each for each in columns]
         budget = self.policy.budget
-        return forms.digest([forms.promise(self.promise, fixed), budget.currency, str(budget.delta)])
+        return notation.digest([forms.promise(self.promise, fixed), budget.currency, str(budget.delta)])
 
     @property
     def formerly(self) -> str:

@@ -14,7 +14,8 @@ from sfumato.curator.refusals import private_keys, too_small
 from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Guarantee
-from sfumato.queries import former, forms
+from sfumato.queries import former
+from sfumato.queries.measures import measured
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 
@@ -117,7 +118,7 @@ class Question(Asked):
         if meaning == self.meaning:
             return self.plan
         values = [value for aggregate in self.plan.wanted for value in aggregate.values]
-        measures = forms.measured(meaning, values)
+        measures = measured(meaning, values)
         if measures is None or self.fitting is None:
             return None
         return parse(self.sql, self.fitting, lambda *_: measures)

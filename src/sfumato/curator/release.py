@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import itertools
 import json
 import math
 import operator
@@ -20,22 +19,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.plan import (
-    Chosen,
-    Combined,
-    Expression,
-    Having,
-    KeyOf,
-    Kinds,
-    Moments,
-    Octaves,
-    People,
-    Plan,
-    Selected,
-    Spread,
-    Sum,
-    Weighted,
-)
+from sfumato.queries.measures import Kinds, Selected
+from sfumato.queries.plan import Chosen, Combined, Expression, Having, KeyOf, Plan, Weighted
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
 from sfumato.queries.words import spoken
 from sfumato.utility.gain import guess, nearness, weighted
@@ -51,8 +36,7 @@ if TYPE_CHECKING:
     from sfumato.curator.calibrate import Query
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import Kind, Value
-    from sfumato.queries.expressions import Scalar
-    from sfumato.queries.plan import Clamp, Measure
+    from sfumato.queries.measures import Measure
     from sfumato.queries.relations import Join
     from sfumato.utility.gain import Gain
 
@@ -526,15 +510,7 @@ def _joined(chain: Join) -> list[str]:
 def _cuts(measure: Measure, plan: Plan) -> list[str]:
     """What bounding takes from a measure, in words."""
     said: list[str] = []
-    pairs: list[tuple[Scalar, Clamp | None]] = []
-    match measure:
-        case Moments(values, clamps):
-            pairs = list(itertools.zip_longest(values, clamps))
-        case Sum(value, clamp) | Spread(value, clamp):
-            pairs = [(value, clamp)]
-        case Kinds(value):
-            pairs = [(value, None)]
-    for each, bounds in pairs:
+    for each, bounds in measure.clamped:
         name = spoken(each)
         if each.domain.required:
             said.append(f"rows where {name} is NULL count as {show.fraction(each.domain.low or Fraction(0))}")
@@ -547,23 +523,8 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
             rounded = "" if exact else steps
             said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
     if plan.relation.by_person:
-        said += _scalings(measure)
+        said += measure.scaling
     return said
-
-
-def _scalings(measure: Measure) -> list[str]:
-    match measure:
-        case Sum(value):
-            total = show.fraction(measure.cap * measure.clamp.step)
-            return [f"whoever has more than {total} of {spoken(value)} is scaled down to that"]
-        case Moments() | Spread() | Kinds():
-            many = f"{measure.rows} row{'' if measure.rows == 1 else 's'}"
-            return [f"whoever has more than {many} is scaled down to weigh {many}"]
-        case People(_, groups) if groups > 1:
-            return [f"whoever is in more than {groups} groups is scaled down to weigh {groups}"]
-        case People() | Selected() | Octaves():
-            return []
-    return [f"of each person at most {measure.cap} different values are counted"]
 
 
 def _level(level: str | float | Fraction) -> Fraction:

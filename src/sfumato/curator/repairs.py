@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sfumato.errors import QueryRefused
-from sfumato.queries import forms
+from sfumato.queries import forms, notation
 from sfumato.queries.sql import parse
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def wrong_readings(plan: Plan) -> tuple[int, ...]:
 
 def was_wrong(entry: Entry, policy: Policy) -> bool:
     """Whether an entry answered a question of this database under a reading that was repaired since."""
-    if entry.kind != "charge" or entry.reading >= forms.READING or entry.database != policy.name:
+    if entry.kind != "charge" or entry.reading >= notation.READING or entry.database != policy.name:
         return False
     question = entry.question
     texts = question.partition(": ")[2].split("; ") if BATCH.match(question) else [question]

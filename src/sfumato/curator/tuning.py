@@ -20,9 +20,11 @@ from sfumato.curator.release import Cell
 from sfumato.errors import InvalidParameter, PromiseBroken
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries.cells import Clamp
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.expressions import Field, clamped
-from sfumato.queries.plan import Clamp, Octaves, Plan
+from sfumato.queries.measures import Octaves
+from sfumato.queries.plan import Plan
 from sfumato.queries.rows import domain_of
 from sfumato.queries.sql import parse
 

@@ -19,20 +19,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Uses
+from sfumato.queries.measures import Distinct, Moments, People, Sum
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
     Compared,
-    Distinct,
     Expression,
     Function,
     KeyOf,
     Mean,
-    Moments,
     Number,
-    People,
     Released,
-    Sum,
     Weighted,
 )
 from sfumato.queries.relations import Scan
@@ -41,8 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sfumato.curator.calibrate import Weights
+    from sfumato.queries.cells import Clamp
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.plan import Clamp, Having, Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Having, Plan
 
 EXAMPLE = 1000  # rows of a group, where an error depends on how many there are
 MISSING = 100  # rows beside them in which a value is missing

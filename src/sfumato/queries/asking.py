@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar, Unusable, parts_of, possible
+from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
@@ -23,14 +24,10 @@ from sfumato.queries.plan import (
     Having,
     Key,
     KeyOf,
-    Measure,
-    Moments,
     Name,
     Number,
     Output,
     Plan,
-    Selected,
-    Sum,
 )
 from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
 from sfumato.queries.relations import Where

@@ -18,21 +18,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries.cells import Clamp
 from sfumato.queries.declared import Column, Measured, Table, Tuned, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, Constant, Domain, Field, bounds, possible
-from sfumato.queries.plan import (
-    Aggregate,
-    Clamp,
-    Distinct,
-    Key,
-    Kinds,
-    Moments,
-    Octaves,
-    People,
-    Selected,
-    Spread,
-    Sum,
-)
+from sfumato.queries.measures import Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
+from sfumato.queries.plan import Aggregate, Key
 from sfumato.queries.promises import Part, Prior, Promise
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Scan, Union, Where
 
@@ -40,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
 

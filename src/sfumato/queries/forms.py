@@ -13,71 +13,23 @@ before there were forms).
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sfumato.queries.expressions import Call, Constant, Field, Scalar, possible
-from sfumato.queries.plan import (
-    Clamp,
-    Distinct,
-    Kinds,
-    Moments,
-    Octaves,
-    People,
-    Selected,
-    Spread,
-    Sum,
-)
+from sfumato.queries.expressions import Call, Scalar
+from sfumato.queries.notation import Form, digest, is_read_anew, scalar, text, value
 from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+    from fractions import Fraction
 
-    from sfumato.queries.declared import Column, Measured, Table, Value
-    from sfumato.queries.plan import Aggregate, Key, Measure, Plan
+    from sfumato.queries.declared import Column, Measured, Table
+    from sfumato.queries.plan import Aggregate, Key, Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Promise
     from sfumato.queries.relations import Owner, Relation
 
 FORM = 1
-
-Form = Any  # of JSON: lists, objects, texts, whole numbers, true, false and null
-
-# What functions are called in the stored form. One that is renamed here keeps its name there.
-FUNCTIONS = {
-    name: name
-    for name in (
-        *("and", "or", "not", "is null", "=", "<>", "<", "<=", ">", ">=", "in", "case", "coalesce", "nullif"),
-        *("+", "-", "*", "/", "//", "%", "negate", "abs", "sign", "floor", "ceil", "round", "sqrt"),
-        *("least", "greatest", "bucket", "like", "ilike", "starts with", "contains", "lower", "upper"),
-        *("trim", "concat", "substring", "left", "right", "length", "part", "trunc", "diff"),
-        *("to date", "to number", "to single", "to decimal", "to integer", "to text", "clamp", "sane"),
-    )
-}
-IN_ANY_ORDER = ("and", "or")
-# where it matters whether SQL takes a literal for a decimal or for a double
-EXACT = (
-    *("+", "-", "*", "negate", "abs", "round", "to integer", "to decimal"),
-    *("case", "coalesce", "least", "greatest", "nullif"),
-)
-# How SQL is understood, noted with every charge: 0 before there were forms, 1 while what is READ_ANEW was
-# read otherwise.
-READING = 2
-READ_ANEW = 2
-
-
-def text(form: Form) -> str:
-    """A form as one text: no blanks, names sorted, letters of ASCII."""
-    return json.dumps(form, sort_keys=True, separators=(",", ":"))
-
-
-def digest(form: Form) -> str:
-    """A short name for a form."""
-    return hashlib.sha256(text(form).encode()).hexdigest()
-
 
 # A question ----------------------------------------------------------------------------------------------
 
@@ -95,7 +47,7 @@ def question(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> str:
         "place": place,
         "rows": relation(plan.relation, policy, used),
         "keys": [key(each) for each in plan.keys],
-        "wanted": wanted(plan.wanted) if plan.wanted else [measure(each) for each in plan.measures],
+        "wanted": wanted(plan.wanted) if plan.wanted else [each.form for each in plan.measures],
     }
     return digest({**form, "tune": tune} if tune else form)
 
@@ -174,83 +126,16 @@ def wanted(aggregates: Sequence[Aggregate]) -> Form:
     return sorted(found, key=text)
 
 
-def scalar(expression: Scalar) -> Form:
-    """An expression; what it can be follows from the columns it is made of."""
-    match expression:
-        case Field(name):
-            return ["column", name]
-        case Constant(given, domain):
-            return ["value", domain.kind, None if given is None else value(given)]
-        case Call(function, arguments):
-            forms = [scalar(each) for each in arguments]
-            if function in IN_ANY_ORDER:
-                forms.sort(key=text)
-            elif function == "in":
-                forms[1:] = sorted(forms[1:], key=text)
-            elif function in EXACT:
-                forms = [
-                    [*f, "double"] if _decides(x, arguments) else f
-                    for f, x in zip(forms, arguments, strict=True)
-                ]
-            name = FUNCTIONS[function]
-            return [[name, READ_ANEW] if _is_read_anew(expression) else name, *forms]
-
-
-def _decides(literal: Scalar, among: Sequence[Scalar]) -> bool:
-    """Whether SQL would compute with decimals here, if this literal were not a double."""
-    if not _is_double(literal):
-        return False
-    numbers = [each for each in among if each.domain.numeric and not _is_double(each)]
-    return all(each.domain.decimals is not None for each in numbers)
-
-
-def _is_double(each: Scalar) -> bool:
-    is_number = isinstance(each, Constant) and each.domain.kind == "number" and each.value is not None
-    return is_number and each.domain.scale is None
-
-
 def read_anew(plan: Plan) -> bool:
     """Whether anything in a plan was read otherwise before the present reading, after the first."""
     pending = list(plan.scalars)
     while pending:
         each = pending.pop()
         if isinstance(each, Call):
-            if _is_read_anew(each):
+            if is_read_anew(each):
                 return True
             pending += each.arguments
     return False
-
-
-def _is_read_anew(call: Call) -> bool:
-    """Whether it has had this form before, with another meaning: its numbers were taken for doubles where SQL
-    has decimals, or the other way."""
-    rounds = call.function in ("round", "to integer", "to decimal")
-    computes = call.function in ("+", "-", "*") and call.domain.kind == "number"
-    return (rounds or computes) and any(_was_held_otherwise(each) for each in call.arguments)
-
-
-def _was_held_otherwise(value: Scalar) -> bool:
-    match value:
-        case Field(_, domain) | Call("%", _, domain):
-            return domain.kind == "integer" and domain.held == "double"
-        case Call("case" | "coalesce" | "least" | "greatest" | "nullif", arguments, domain):
-            whole = [x for x in arguments if isinstance(x, Constant) and x.domain.kind == "number"]
-            if domain.scale is not None and any(each.domain.scale == 0 for each in whole):
-                return True
-        case Call("clamp" | "sane" | "negate" | "abs", arguments):
-            pass
-        case Call("+" | "-" | "*", arguments, domain) if domain.kind == "integer":
-            pass
-        case _:
-            return False
-    return any(_was_held_otherwise(each) for each in arguments)
-
-
-def value(given: Value) -> Form:
-    """A literal; its type stands beside it or is declared."""
-    if isinstance(given, (bool, int, str)):
-        return given
-    return given.isoformat() if isinstance(given, datetime.date) else repr(given)
 
 
 # What the policy declares --------------------------------------------------------------------------------
@@ -333,90 +218,6 @@ def _table(each: Table) -> Form:
 
 def _measured(each: Measured) -> Form:
     return [str(each.epsilon), list(each.people)]
-
-
-# What stored numbers mean --------------------------------------------------------------------------------
-
-
-def measure(each: Measure) -> Form:
-    """What the integers drawn for a measure mean: of what they are, on which grid, around which centre."""
-    match each:
-        case Moments(values, clamps, degree, nulls, rows):
-            form: dict[str, Form] = {
-                "moments": [scalar(one) for one in values],
-                "clamps": [_clamp(one) for one in clamps],
-            }
-            return form | {"degree": degree, "rows": rows, "whole": each.whole} | _flags(nulls=nulls)
-        case Sum(of, clamp, rows, centre, limit):
-            form = {"sum": scalar(of), "clamp": _clamp(clamp), "rows": rows, "centre": centre, "limit": limit}
-            return _without(form, centre=0, limit=None)
-        case People(of, groups):
-            return {"people": _maybe(of), "groups": groups, "whole": each.whole}
-        case Distinct(of, pairs):
-            return {"distinct": scalar(of), "pairs": pairs}
-        case Selected(groups):
-            return {"selected": groups}
-        case Spread(of, clamp, ranks, rows):
-            form = {"spread": scalar(of), "clamp": _clamp(clamp), "ranks": [str(rank) for rank in ranks]}
-            return form | {"rows": rows, "whole": each.whole}
-        case Kinds(of, listed, rows):
-            named = digest([value(one) for one in listed])
-            return {"kinds": scalar(of), "values": named, "rows": rows, "whole": each.whole}
-        case Octaves(of, one, centre, nodes):
-            clamp_ = None if one is None else _clamp(one)
-            return {"octaves": _maybe(of), "clamp": clamp_, "centre": centre, "nodes": nodes}
-
-
-def measured(forms: Iterable[Form], among: Iterable[Scalar]) -> tuple[Measure, ...] | None:
-    """The measures that were written so, of values that are among these; None if they mean nothing here."""
-    known = {text(scalar(each)): each for each in among}
-    try:
-        found = tuple(_read(form, known) for form in forms)
-    except (KeyError, TypeError, ValueError):
-        return None
-    return found if [measure(each) for each in found] == list(forms) else None
-
-
-def _read(form: dict[str, Any], known: dict[str, Scalar]) -> Measure:
-    def of(name: str) -> Scalar:
-        return known[text(form[name])]
-
-    match form:
-        case {"moments": values}:
-            clamps = tuple(_clamp_of(each) for each in form["clamps"])
-            among = tuple(known[text(each)] for each in values)
-            return Moments(among, clamps, form["degree"], form.get("nulls", False), form["rows"])
-        case {"sum": _}:
-            clamp = _clamp_of(form["clamp"])
-            return Sum(of("sum"), clamp, form["rows"], form.get("centre", 0), form.get("limit"))
-        case {"people": given}:
-            return People(None if given is None else of("people"), form["groups"])
-        case {"distinct": _}:
-            return Distinct(of("distinct"), form["pairs"])
-        case {"selected": groups}:
-            return Selected(groups)
-        case {"spread": _}:
-            ranks = tuple(Fraction(rank) for rank in form["ranks"])
-            return Spread(of("spread"), _clamp_of(form["clamp"]), ranks, form["rows"])
-        case {"kinds": _}:
-            return Kinds(of("kinds"), possible(of("kinds")) or (), form["rows"])
-        case {"octaves": given}:
-            clamp_ = None if form["clamp"] is None else _clamp_of(form["clamp"])
-            return Octaves(None if given is None else of("octaves"), clamp_, form["centre"], form["nodes"])
-    raise KeyError
-
-
-def _clamp(each: Clamp) -> Form:
-    return [str(each.low), str(each.high), each.exponent]
-
-
-def _clamp_of(form: Sequence[Any]) -> Clamp:
-    low, high, exponent = form
-    return Clamp(Fraction(low), Fraction(high), exponent)
-
-
-def _maybe(each: Scalar | None) -> Form:
-    return None if each is None else scalar(each)
 
 
 def _number(given: Fraction | None) -> Form:

@@ -4,19 +4,12 @@ A `Plan` is a frozen tree. Two parts live in it. What is *measured* (relation, k
 noised and decides distances and price. What is *shown* (outputs, order, limit, which
 groups) is arithmetic on released numbers: post-processing, free, and not part of the question's name (see
 `forms`), so `1 + COUNT(*)` after `COUNT(*)` costs nothing.
-
-Every measure is a histogram: for every group a fixed number of integer cells, of which all rows of one person
-together fill at most `cap`, whatever they hold. A count has one cell. Averages and variances have the cells
-of a Bernstein basis: for x scaled to t in [0, 1] the cells (1-t)^2, 2t(1-t), t^2 are never negative and add
-up to one, so count, sum and sum of squares come from one vector that a row moves by one in all, not by three.
-A median has a cell for every step of its grid.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
@@ -29,11 +22,8 @@ if TYPE_CHECKING:
 
     from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.measures import Measure
     from sfumato.queries.relations import Relation
-
-PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
-CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
-
 
 # What is measured ------------------------------------------------------------------------------------
 
@@ -44,302 +34,6 @@ class Key:
 
     expression: Scalar
     values: tuple[Value, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Clamp:
-    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent.
-
-    The bounds are doubles, so that the engine's clamp and the integers below are about the same numbers.
-    """
-
-    low: Fraction
-    high: Fraction
-    exponent: int
-
-    def __post_init__(self) -> None:
-        assert Fraction(float(self.low)) == self.low
-        assert Fraction(float(self.high)) == self.high
-
-    @property
-    def least(self) -> int:
-        """The smallest integer a value can become."""
-        return math.floor(self.low * Fraction(2) ** self.exponent)
-
-    @property
-    def most(self) -> int:
-        """The largest integer a value can become."""
-        return math.floor(self.high * Fraction(2) ** self.exponent)
-
-    @property
-    def width(self) -> int:
-        """How many steps lie between them, at least one."""
-        return max(self.most - self.least, 1)
-
-    @property
-    def step(self) -> Fraction:
-        """What one step is worth."""
-        return Fraction(2) ** -self.exponent
-
-
-class Histogram(ABC):
-    """For every group a fixed number of integer cells, of which one person fills at most `cap`."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """How many there are in a group."""
-
-    @property
-    @abstractmethod
-    def cap(self) -> int:
-        """What one person adds to all groups and cells at most, in absolute numbers."""
-
-    @property
-    def places(self) -> int:
-        """How many integers are released for a group."""
-        return self.cells
-
-    @property
-    def least(self) -> int:
-        """The least one person can add to a cell."""
-        return 0
-
-    @property
-    def most(self) -> int:
-        """The most one person can add to a cell."""
-        return self.cap
-
-
-@dataclass(frozen=True, slots=True)
-class Moments(Histogram):
-    """Counts, sums and sums of squares (or of products of two values) from one vector of cells.
-
-    The cells are products of Bernstein polynomials of `degree` in each value; with `nulls` there is one more
-    for rows in which a value is missing. Without values, or with degree 0, it counts rows. Whoever has more
-    than `rows` rows is scaled down in proportion.
-    """
-
-    values: tuple[Scalar, ...]
-    clamps: tuple[Clamp, ...]  # of each value, if the degree is not 0
-    degree: int
-    nulls: bool
-    rows: int | None  # None: every row is its own unit
-
-    @property
-    def whole(self) -> int:
-        """What one row comes to, in all cells together."""
-        return self.steps * self.parts
-
-    @property
-    def steps(self) -> int:
-        """The same on the grids of the values."""
-        steps: int = math.prod(clamp.width for clamp in self.clamps) ** self.degree if self.degree else 1
-        return steps
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts a step is cut: where rows are scaled, a row has at least so many in all."""
-        return 1 if self.rows is None else max(1, PARTS >> (self.steps.bit_length() - 1))
-
-    @property
-    def cells(self) -> int:
-        basis: int = (self.degree + 1) ** len(self.clamps)
-        return basis + self.nulls
-
-    @property
-    def cap(self) -> int:
-        return self.whole * (self.rows or 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Sum(Histogram):
-    """A sum of clamped values, each less a centre. A person whose total is beyond the cap is scaled to it.
-
-    The cap is that of so many rows at the farther bound, or `limit` if that is smaller.
-    """
-
-    value: Scalar
-    clamp: Clamp
-    rows: int | None
-    centre: int = 0  # in steps of the grid
-    limit: int | None = None
-
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def row(self) -> tuple[int, int]:
-        """The least and the most that one row can add."""
-        return self.clamp.least - self.centre, self.clamp.most - self.centre
-
-    @property
-    def cap(self) -> int:
-        whole = min((self.rows or 1) * max(map(abs, self.row)), CAP)
-        return whole if self.limit is None or self.rows is None else min(whole, max(self.limit, 1))
-
-    @property
-    def least(self) -> int:
-        if self.rows is None:
-            return min(self.row[0], 0)
-        return -self.cap if self.row[0] < 0 else 0
-
-    @property
-    def most(self) -> int:
-        if self.rows is None:
-            return max(self.row[1], 0)
-        return self.cap if self.row[1] > 0 else 0
-
-
-@dataclass(frozen=True, slots=True)
-class People(Histogram):
-    """How many persons have a row in which the value is not NULL; whoever is in more `groups` is scaled."""
-
-    value: Scalar | None
-    groups: int
-
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def whole(self) -> int:
-        """What one person comes to in one group."""
-        return 1 if self.groups == 1 else PARTS
-
-    @property
-    def cap(self) -> int:
-        return self.whole * self.groups
-
-    @property
-    def most(self) -> int:
-        return self.whole
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct(Histogram):
-    """How many different values there are, of at most `pairs` pairs of a group and a value a person.
-
-    Which pairs of a person count is decided by a hash of the pair and the person: by nobody else's rows.
-    """
-
-    value: Scalar
-    pairs: int
-
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def cap(self) -> int:
-        return self.pairs
-
-
-@dataclass(frozen=True, slots=True)
-class Selected(Histogram):
-    """How many persons have a row in each group, each person counted in at most `groups` of them.
-
-    It decides which groups are shown where nobody declared the keys. Which groups of a person count is
-    decided by a hash of the group and the person.
-    """
-
-    groups: int
-
-    @property
-    def cells(self) -> int:
-        return 1
-
-    @property
-    def cap(self) -> int:
-        return self.groups
-
-    @property
-    def most(self) -> int:
-        return 1
-
-
-class Weighed(Histogram):
-    """Cells into which each row falls once. Whoever has more than `rows` rows is scaled in proportion."""
-
-    __slots__ = ()
-    rows: int | None  # None: every row is its own unit
-
-    @property
-    def whole(self) -> int:
-        """What one row comes to."""
-        return 1 if self.rows is None else PARTS
-
-    @property
-    def cap(self) -> int:
-        return self.whole * (self.rows or 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Spread(Weighed):
-    """How many rows fall on each step of the grid of a value: what its quantiles are chosen by.
-
-    Released are, for each of `ranks`, the step chosen and the two ends of its interval. Whoever has more than
-    `rows` rows is scaled down in proportion.
-    """
-
-    value: Scalar
-    clamp: Clamp
-    ranks: tuple[Fraction, ...]
-    rows: int | None
-
-    @property
-    def cells(self) -> int:
-        return self.clamp.most - self.clamp.least + 1
-
-    @property
-    def places(self) -> int:
-        return 3 * len(self.ranks)
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds(Weighed):
-    """How many rows have each of the public values: what a mode is chosen by."""
-
-    value: Scalar
-    values: tuple[Value, ...]
-    rows: int | None
-
-    @property
-    def cells(self) -> int:
-        return len(self.values)
-
-    @property
-    def places(self) -> int:
-        return 1
-
-
-@dataclass(frozen=True, slots=True)
-class Octaves(Histogram):
-    """How many persons have how much: of rows, or of a value in sum.
-
-    The cells are nodes at 0, 1, 2, 4, 8, ... A person between two of them is shared among both, in such parts
-    that the amount is their mean: what everybody has in all, or has above a node, is a sum over nodes.
-    The amount is that of sum |value - centre| in steps of the grid; without a value, of rows.
-    """
-
-    value: Scalar | None
-    clamp: Clamp | None
-    centre: int
-    nodes: int
-
-    @property
-    def cells(self) -> int:
-        return self.nodes
-
-    @property
-    def cap(self) -> int:
-        return PARTS
-
-
-Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds | Octaves
 
 
 # What is asked for: aggregates as SQL means them -----------------------------------------------------
@@ -544,10 +238,7 @@ class Plan:
         """Every expression on a row of the relation that is grouped by or measured."""
         yield from (key.expression for key in self.keys)
         for measure in self.measures:
-            if isinstance(measure, Moments):
-                yield from measure.values
-            elif not isinstance(measure, Selected) and measure.value is not None:
-                yield measure.value
+            yield from measure.reads
 
     @property
     def fields(self) -> set[Field]:

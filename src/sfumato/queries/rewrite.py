@@ -16,25 +16,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.queries import forms
+from sfumato.queries import notation
+from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, fields, possible
+from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, People, Spread, Sum
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
     Chosen,
-    Clamp,
-    Distinct,
     Expression,
     Function,
-    Kinds,
     Mean,
-    Measure,
-    Moments,
     Number,
-    People,
     Released,
-    Spread,
-    Sum,
     Weighted,
 )
 from sfumato.queries.relations import prefix, repeats
@@ -194,7 +188,7 @@ def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_alone: bool) -> bool:
 
 def _named(measure: Measure) -> tuple[int, str]:
     """What measures are sorted by, so that one question has one plan."""
-    return ORDER.index(type(measure)), forms.text(forms.measure(measure))
+    return ORDER.index(type(measure)), notation.text(measure.form)
 
 
 def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:

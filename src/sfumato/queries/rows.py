@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries import relations
+from sfumato.queries.cells import CAP
 from sfumato.queries.domains import both, hull
 from sfumato.queries.expressions import (
     EXACT,
@@ -25,7 +26,6 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.plan import CAP
 from sfumato.queries.reading import Reader, Scope, Source, equality, is_own
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, Where, prefix
 from sfumato.queries.syntax import Node, Text, bare, word

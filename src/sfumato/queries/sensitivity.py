@@ -35,26 +35,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.mechanisms import Distance, Distances
+from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Call, Field
-from sfumato.queries.plan import (
-    PARTS,
-    Clamp,
-    Distinct,
-    Kinds,
-    Moments,
-    Octaves,
-    People,
-    Selected,
-    Spread,
-    Sum,
-)
+from sfumato.queries.measures import Moments, Sum
 from sfumato.queries.relations import Scan, Where
-from sfumato.queries.words import fraction, spoken
+from sfumato.queries.words import fraction
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Column
     from sfumato.queries.expressions import Scalar
-    from sfumato.queries.plan import Measure, Plan
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +94,9 @@ def _derive(measure: Measure, plan: Plan, watched: tuple[Watched, ...]) -> Deriv
     size = None if plan.private_keys else plan.size * measure.cells
     reach, width = max(-measure.least, measure.most), measure.most - measure.least
     touched = size if plan.relation.by_person else measure.cells
-    if isinstance(measure, Selected):
-        touched = measure.groups
-    counted = not isinstance(measure, Sum)
+    touched = measure.touched or touched
     presence = Distance(
-        l0=_least(touched, size), l1=Fraction(measure.cap), linf=Fraction(reach), monotone=counted
+        l0=_least(touched, size), l1=Fraction(measure.cap), linf=Fraction(reach), monotone=measure.monotone
     )
     value = Distance(
         l0=_least(None if touched is None else 2 * touched, size),
@@ -196,13 +185,13 @@ def _least(a: int | None, b: int | None) -> int | None:
 
 
 def _sentences(measure: Measure, plan: Plan, distances: Distances) -> list[str]:
-    said = _per_row(measure)
+    said = list(measure.per_row)
     if not plan.relation.by_person:
         said.append("each row is its own unit, so one unit adds to at most one group")
     else:
         said.append("rows without a person are dropped; the rows of one person are added up by group first")
-        said.append(_bounding(measure))
-    unit = one_of(measure)
+        said.append(measure.bounding)
+    unit = measure.one
     presence, value = distances.presence.l1, distances.value.l1
     assert presence is not None
     assert value is not None
@@ -213,76 +202,3 @@ def _sentences(measure: Measure, plan: Plan, distances: Distances) -> list[str]:
         f"and by at most {fraction(value * unit)} when its rows are replaced"
     )
     return said
-
-
-def _per_row(measure: Measure) -> list[str]:
-    match measure:
-        case Moments(values, clamps, degree, nulls):
-            said = []
-            for value, clamp in zip(values, clamps, strict=False):
-                said.append(_clamped(spoken(value), clamp))
-            if degree:
-                said.append(
-                    f"each row adds 1 in all to {measure.cells} cells, which together tell the count"
-                    + (", the sum" if degree == 1 else ", the sum and the sum of squares")
-                )
-            elif nulls or not values:
-                said.append("each row adds 1" + (" to one of two cells" if nulls else ""))
-            else:
-                said.append(f"each row where {spoken(values[0])} is not NULL adds 1")
-            return said
-        case Sum(value, clamp):
-            said = [_clamped(f"each {spoken(value)}", clamp)]
-            if measure.centre:
-                said.append(f"{fraction(measure.centre * clamp.step)}, the tuned centre, is taken off each")
-            return said
-        case People(value):
-            where = "" if value is None else f" where {spoken(value)} is not NULL"
-            return [f"each person who has a row{where} adds 1 to a group, however many rows there are"]
-        case Distinct(value, pairs):
-            return [
-                f"of each person at most {pairs} different pairs of a group and {spoken(value)} are counted"
-            ]
-        case Selected(groups):
-            many = f"{groups} group{'s' if groups > 1 else ''}"
-            return [f"each person is counted in at most {many}, chosen by a hash"]
-        case Spread(value, clamp):
-            return [
-                _clamped(spoken(value), clamp),
-                f"each row adds 1 to one of {measure.cells} steps",
-            ]
-        case Octaves():
-            return [f"each person adds 1 in all to two of {measure.cells} nodes at 0, 1, 2, 4, ..."]
-        case Kinds(value, values):
-            return [f"each row adds 1 to one of the {len(values)} values of {spoken(value)}"]
-
-
-def _clamped(thing: str, clamp: Clamp) -> str:
-    bounds = f"[{fraction(clamp.low)}, {fraction(clamp.high)}]"
-    return f"{thing} is clamped to {bounds} and floored to steps of {fraction(clamp.step)}"
-
-
-def _bounding(measure: Measure) -> str:
-    match measure:
-        case Sum():
-            total = fraction(measure.cap * measure.clamp.step)
-            return f"whoever has more than {total} in all groups is scaled down in proportion, to {total}"
-        case People(_, groups):
-            many = f"{groups} group{'s' if groups > 1 else ''}"
-            return f"whoever is in more than {many} is scaled down in proportion, to weigh {many} in all"
-        case Moments() | Spread() | Kinds():
-            many = f"{measure.rows} row{'s' if (measure.rows or 1) > 1 else ''}"
-            return f"whoever has more than {many} is scaled down in proportion, to weigh {many} in all"
-    return "which of them are counted depends on that person's rows alone"
-
-
-def one_of(measure: Measure) -> Fraction:
-    """What one unit of the integers is worth, in rows, persons or the unit of the value."""
-    match measure:
-        case Moments() | People() | Spread() | Kinds():
-            return Fraction(1, measure.whole)
-        case Octaves():
-            return Fraction(1, PARTS)
-        case Sum():
-            return measure.clamp.step
-    return Fraction(1)

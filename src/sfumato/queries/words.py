@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, Constant, Field, Scalar
-from sfumato.queries.plan import Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from sfumato.queries.plan import Measure
 
 _INFIX = {"and", "or", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "like", "ilike"}
 
@@ -54,43 +52,6 @@ def _spoken_call(function: str, arguments: tuple[Scalar, ...]) -> str:
     if function == "in":
         return f"{said[0]} IN ({', '.join(said[1:])})"
     return f"{function.upper().replace(' ', '_')}({', '.join(said)})"
-
-
-def describe(measure: Measure) -> str:
-    """A measure in SQL's words.
-
-    >>> describe(Moments((), (), 0, False, 10))
-    'COUNT(*)'
-    """
-    match measure:
-        case Moments(values, _, degree, nulls):
-            told = ", ".join(spoken(value) for value in values)
-            if not values:
-                return "COUNT(*)"
-            names = ["COUNT(*)"] if nulls else []
-            names.append(f"COUNT({told})")
-            if degree and len(values) == 1:
-                names.append(f"SUM({told})")
-            if degree > 1 and len(values) == 1:
-                names.append(f"SUM({told}^2)")
-            if len(values) == 2:
-                names.append(f"moments of ({told})")
-            return " and ".join(names)
-        case Sum(value):
-            centre = fraction(measure.centre * measure.clamp.step)
-            return f"SUM({spoken(value)})" if not measure.centre else f"SUM({spoken(value)} - {centre})"
-        case Octaves(value):
-            return f"how much {'rows' if value is None else spoken(value)} people have"
-        case People(value):
-            return "COUNT(DISTINCT person)" + ("" if value is None else f" where {spoken(value)} is not NULL")
-        case Distinct(value):
-            return f"COUNT(DISTINCT {spoken(value)})"
-        case Selected():
-            return "which groups are shown"
-        case Spread(value, _, ranks):
-            return f"quantiles {', '.join(fraction(rank) for rank in ranks)} of {spoken(value)}"
-        case Kinds(value):
-            return f"MODE({spoken(value)})"
 
 
 def fraction(value: Fraction) -> str:

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release import is_label
 from sfumato.errors import InvalidParameter
-from sfumato.queries.plan import (
-    Chosen,
-    Distinct,
-    KeyOf,
-    Kinds,
-    Moments,
-    People,
-    Sum,
-    Weighted,
-)
+from sfumato.queries.measures import Distinct, Kinds, Moments, People, Sum
+from sfumato.queries.plan import Chosen, KeyOf, Weighted
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind

@@ -6,9 +6,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+
+from sfumato.queries.measures import Kinds, Octaves, Selected, Spread
+from sfumato.sources.lower import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +66,38 @@ class Sparse(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         return iter(self[:])
+
+
+def arrange(
+    plan: Plan,
+    results: Iterable[Iterable[tuple[Any, ...]]],
+    chosen: Sequence[tuple[Group, int]] | None = None,
+) -> Answer:
+    """What the queries returned, as one vector a measure; groups without rows are zero.
+
+    `chosen` are the private groups that are shown, each with how many count for it.
+    """
+    groups = plan.groups if chosen is None else tuple(group for group, _ in chosen)
+    counts = tuple(count for _, count in chosen or ())
+    found: dict[int, Sequence[int]] = {
+        i: counts for i, measure in enumerate(plan.measures) if isinstance(measure, Selected)
+    }
+    for measures, rows in zip(together(plan), results, strict=True):
+        sizes = [plan.measures[i].cells for i in measures]
+        if isinstance(plan.measures[measures[0]], (Spread, Kinds, Octaves)):
+            cells = sizes[0]
+            weights = ((at * cells + cell, int(weight)) for at, cell, weight in rows)
+            found[measures[0]] = Sparse.of(len(groups) * cells, weights)
+            continue
+        vectors = [[0] * (len(groups) * cells) for cells in sizes]
+        for row in rows:
+            start = 1
+            for vector, cells in zip(vectors, sizes, strict=True):
+                for c in range(cells):
+                    vector[row[0] * cells + c] += int(row[start + c])
+                start += cells
+        found.update(zip(measures, map(tuple, vectors), strict=True))
+    return Answer(groups, tuple(found[i] for i in range(len(plan.measures))))
 
 
 # Queries -------------------------------------------------------------------------------------------------

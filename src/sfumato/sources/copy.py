@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.queries import former, forms
+from sfumato.queries import former, notation
+from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Field
-from sfumato.queries.plan import Clamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def mark(policy: Policy, state: object) -> str:
         ]
         for t in policy.tables
     ]
-    return forms.digest({"form": FORM, "source": policy.source, "tables": tables, "state": state})
+    return notation.digest({"form": FORM, "source": policy.source, "tables": tables, "state": state})
 
 
 def _form(grid: Grid) -> list[object]:

@@ -17,14 +17,15 @@ import duckdb
 from sfumato.errors import NotRead, SourceError
 from sfumato.exact.forks import STILL, is_child
 from sfumato.exact.secret import Secret
-from sfumato.sources import reading
-from sfumato.sources.answers import Compiled
+from sfumato.sources import public, reading
+from sfumato.sources.answers import Compiled, arrange
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
-from sfumato.sources.dialect import field_text, quoted, typed
+from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.files import log_of, states_of
 from sfumato.sources.halt import Halt, heeding
+from sfumato.sources.lower import lower
 from sfumato.sources.prepare import sweep, write
-from sfumato.sources.printing import arrange, statements
+from sfumato.sources.printing import literal, quoted, statements
 from sfumato.sources.running import all_of_them, answered, choice, counted, measured
 from sfumato.sources.schema import Found, check, kind_of, scale_of
 
@@ -118,11 +119,7 @@ class DuckDB:
                 f'keys = "{table}.{column}" must name a {kind} column of a table in {self.path}, like the '
                 "column it gives keys to. Correct it, or list the keys."
             )
-        field = field_text(f"t.{quoted(column)}", kind)
-        # Python has no date outside these years, and none that is infinite
-        sane = f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
-        sql = f"SELECT DISTINCT {field} FROM {quoted(table)} AS t WHERE {field} IS NOT NULL{sane} ORDER BY 1"
-        return tuple(row[0] for row in self._public(table, sql))
+        return tuple(row[0] for row in self._public(table, public.keys(table, column, kind)))
 
     def counted(
         self, table: str, columns: tuple[tuple[str, Kind], ...]
@@ -135,14 +132,7 @@ class DuckDB:
                     f"{table}.{column} must be a {kind} column of a table in {self.path}. Correct the prior, "
                     "or the table."
                 )
-        named = [field_text(f"t.{quoted(column)}", kind) for column, kind in columns]
-        known = " AND ".join(f"{field} IS NOT NULL" for field in named)
-        numbers = [f for f, (_, kind) in zip(named, columns, strict=True) if kind == "number"]
-        known += "".join(f" AND isfinite({field})" for field in numbers)
-        for field, (_, kind) in zip(named, columns, strict=True):
-            known += f" AND {field} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'" if kind == "date" else ""
-        sql = f"SELECT {', '.join(named)}, COUNT(*) FROM {quoted(table)} AS t WHERE {known} GROUP BY ALL"
-        rows = self._public(table, f"{sql} ORDER BY ALL")
+        rows = self._public(table, public.counted(table, columns))
         return tuple((tuple(row[:-1]), int(row[-1])) for row in rows)
 
     def _public(self, table: str, sql: str) -> list[tuple[Any, ...]]:
@@ -159,10 +149,7 @@ class DuckDB:
         """How many rows of a *public* table have the same value of a column, at most; of no column (""), how
         many rows it has."""
         if (table, column) not in self._alike:
-            rows = f"SELECT COUNT(*) AS n FROM {quoted(table)} AS t"
-            if column:
-                rows += f" WHERE t.{quoted(column)} IS NOT NULL GROUP BY t.{quoted(column)}"
-            ((found,),) = self._public(table, f"SELECT COALESCE(MAX(n), 0) FROM ({rows}) AS r")
+            ((found,),) = self._public(table, public.alike(table, column))
             self._alike[table, column] = int(found)
         return self._alike[table, column]
 
@@ -170,7 +157,7 @@ class DuckDB:
 
     def compile(self, plan: Plan) -> Compiled:
         """A plan as the engine will get it."""
-        return Compiled(plan, statements(plan, self.copy))
+        return Compiled(plan, statements(lower(plan, self.copy), DUCKDB))
 
     def run(
         self, compiled: Compiled, choose: Choose = all_of_them, halt: Halt | None = None
@@ -274,6 +261,14 @@ class DuckDB:
     def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
         """An engine that reads the tables and writes a new file."""
         return _guarded(_attach(self.path, beside=target), self.path)
+
+    def close(self) -> None:
+        """Let go of the engines; whoever asks again opens the file anew."""
+        with STILL:
+            for engine in (self._engine, self._plain):
+                if engine is not None and self._process == os.getpid():
+                    engine.close()
+            self._engine = self._plain = self._process = None
 
     def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         """One cursor per query, in an engine of this process's own; a plain one does not optimize.
@@ -416,8 +411,8 @@ class Parquet(DuckDB):
         connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
         try:
             if beside is not None:
-                connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
-            connection.execute(f"SET allowed_directories = [{typed(str(self.path.resolve()))}]")
+                connection.execute(f"ATTACH {literal(str(beside))} AS {_COPY}")
+            connection.execute(f"SET allowed_directories = [{literal(str(self.path.resolve()))}]")
             connection.execute(f"SET {_LAST[0]} = {_SETTINGS[_LAST[0]]}")
             for table in self._policy.tables:
                 look = self._looks[table.name] = self._look(connection, table)
@@ -665,7 +660,7 @@ def _disable_optimizers(connection: duckdb.DuckDBPyConnection, some: frozenset[s
     """Some of them, or all: none is needed for the answer."""
     known = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
     names = ",".join(name for name in known if some is None or name in some)
-    connection.execute(f"SET disabled_optimizers = {typed(names)}")
+    connection.execute(f"SET disabled_optimizers = {literal(names)}")
 
 
 def _attach(path: Path, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
@@ -675,9 +670,9 @@ def _attach(path: Path, *, plain: bool = False, beside: Path | None = None) -> d
     engine in memory that attaches the file has threads, locks and file handles of its own.
     """
     connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
-    connection.execute(f"ATTACH {typed(str(path))} AS {_ATTACHED} (READ_ONLY)")
+    connection.execute(f"ATTACH {literal(str(path))} AS {_ATTACHED} (READ_ONLY)")
     if beside is not None:
-        connection.execute(f"ATTACH {typed(str(beside))} AS {_COPY}")
+        connection.execute(f"ATTACH {literal(str(beside))} AS {_COPY}")
         connection.execute(f"USE {_ATTACHED}")
     if plain:
         _disable_optimizers(connection)

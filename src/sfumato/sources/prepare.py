@@ -16,16 +16,21 @@ from sfumato.errors import SourceError
 from sfumato.queries.policy import RESERVED
 from sfumato.queries.sql import parse
 from sfumato.sources.copy import MARK, ROWS, UNIT, Copy
-from sfumato.sources.dialect import field_text, integer, on_grid, quoted, typed
-from sfumato.sources.tables import rows_of
+from sfumato.sources.dialect import DUCKDB
+from sfumato.sources.printing import after_from, expression, literal, quoted
+from sfumato.sources.relations import Lowering
+from sfumato.sources.values import bare, integer, on_grid
+from sfumato.sources.work import TYPES, Column, Join, Use, apply, cast, filtered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sfumato.queries.declared import Column, Kind, Table
+    from sfumato.queries.declared import Column as Column_
+    from sfumato.queries.declared import Kind, Table
     from sfumato.queries.policy import Policy
     from sfumato.sources.copy import Grid
+    from sfumato.sources.work import Expression
 
     Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -52,51 +57,57 @@ def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str,
             shown = "t.*" if table.public else ", ".join(columns) or "1 AS sfumato_nothing"
             run(f"CREATE TABLE {into}.{quoted(table.name)} AS SELECT {shown} FROM {quoted(table.name)} AS t")
         yield table.name, 1.0
-    run(f"CREATE TABLE {into}.{MARK} AS SELECT {typed(mark)} AS mark")
+    run(f"CREATE TABLE {into}.{MARK} AS SELECT {literal(mark)} AS mark")
 
 
 def _write_people(
     policy: Policy, table: Table, grids: dict[str, Grid], run: Run, into: str
 ) -> Iterator[float]:
     """First what everybody has, in memory; then the rows beside it, slice by slice."""
-    rows = rows_of(parse(f"SELECT COUNT(*) FROM {quoted(table.name)}", policy).relation, set())
+    counted = parse(f"SELECT COUNT(*) FROM {quoted(table.name)}", policy)
+    below = Lowering(None, "hash").of(counted.relation, set())
+    assert below.unit is not None
     kinds = {column.name: column.kind for column in table.columns}
-    steps = {
-        grid: _steps(field_text(f"t0.{quoted(name)}", kinds[name]), kinds[name], grid)
-        for name, grid in grids.items()
-    }
+    steps = {grid: _steps(name, kinds[name], grid) for name, grid in grids.items()}
     sums = {"n": "COUNT(*)"}
     for grid, step in steps.items():
-        wide = f"CAST({step} AS HUGEINT)"
-        sums[grid.total] = f"COALESCE(SUM(ABS({wide})), 0)"
+        wide = cast(step, "i128")
+        sums[grid.total] = _total(wide)
         if grid.centre is not None:
-            sums[grid.centred] = f"COALESCE(SUM(ABS({wide} - {integer(grid.centre, 'HUGEINT')})), 0)"
-    where = f" WHERE {' AND '.join(rows.conditions)}" if rows.conditions else ""
-    person = ", ".join([f"{rows.unit} AS u", *(f"{text} AS {name}" for name, text in sums.items())])
-    run(f"CREATE TEMP TABLE sfumato_people AS SELECT {person} FROM {rows.source}{where} GROUP BY 1")
+            sums[grid.centred] = _total(apply("-", wide, integer(grid.centre, "i128"), type="i128"))
+    person = ", ".join([f"{_text(below.unit)} AS u", *(f"{text} AS {name}" for name, text in sums.items())])
+    run(f"CREATE TEMP TABLE sfumato_people AS SELECT {person}{after_from(below.rows, DUCKDB)} GROUP BY 1")
     most = run(f"SELECT {', '.join(f'MAX({name})' for name in sums)} FROM sfumato_people")[0]
     types = {name: _narrowest(int(found or 0)) for name, found in zip(sums, most, strict=True)}
     columns = [_plain(f"t0.{quoted(column.name)}", column) for column in table.columns]
     if table.through is not None:
-        columns.append(f"{rows.unit} AS {UNIT}")
-    columns += [f"{step} AS {grid.value}" for grid, step in steps.items()]
+        columns.append(f"{_text(below.unit)} AS {UNIT}")
+    columns += [f"{_text(step)} AS {grid.value}" for grid, step in steps.items()]
     columns += [f"CAST(p.{name} AS {types[name]}) AS {ROWS if name == 'n' else name}" for name in sums]
-    select = (
-        f"SELECT {', '.join(columns)} FROM {rows.source} JOIN sfumato_people AS p ON {rows.unit} = p.u{where}"
-    )
-    target = f"{into}.{quoted(table.name)}"
-    run(f"CREATE TABLE {target} AS {select} LIMIT 0")
+    person_of = Column("p", "u", below.unit.type)
+    rows = Join(below.rows, Use("p", "people"), (apply("=", below.unit, person_of, type="bool"),))
+    target, shown = f"{into}.{quoted(table.name)}", ", ".join(columns)
+    run(f"CREATE TABLE {target} AS SELECT {shown}{after_from(rows, DUCKDB)} LIMIT 0")
     spread = run("SELECT n, SUM(n) FROM sfumato_people GROUP BY n ORDER BY n")
     whole, done = sum(int(held) for _, held in spread), 0
     for low, high, held in slices([(int(n), int(held)) for n, held in spread]):
         parts = math.ceil(held / MOST)
         for part in range(parts):
-            some = f" AND HASH(p.u) % {parts} = {part}" if parts > 1 else ""
-            among = f"{' AND' if where else ' WHERE'} p.n BETWEEN {low} AND {high}{some}"
-            run(f"INSERT INTO {target} {select}{among} ORDER BY p.n, p.u")
+            some = filtered(rows, *_slice(person_of, low, high, part, parts))
+            run(f"INSERT INTO {target} SELECT {shown}{after_from(some, DUCKDB)} ORDER BY p.n, p.u")
             done += held // parts
             yield done / whole
     run("DROP TABLE sfumato_people")
+
+
+def _slice(person: Column, low: int, high: int, part: int, parts: int) -> Iterator[Expression]:
+    """Which people's rows are written together."""
+    n = Column("p", "n", "i64")
+    yield apply(">=", n, bare(low), type="bool")
+    yield apply("<=", n, bare(high), type="bool")
+    if parts > 1:
+        rest = apply("modulo", apply("hash", person, type="u64"), bare(parts), type="u64")
+        yield apply("=", rest, bare(part), type="bool")
 
 
 def slices(spread: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -115,15 +126,23 @@ def slices(spread: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
         yield low, high, held
 
 
-def _plain(name: str, column: Column) -> str:
+def _plain(name: str, column: Column_) -> str:
     """A column in the type it is used as, under its own name."""
-    text = f"CAST({name} AS VARCHAR)" if column.kind == "text" else field_text(name, column.kind)
-    return f"{text} AS {quoted(column.name)}"
+    as_it_is = {"text": "CAST({} AS VARCHAR)", "number": "CAST({} AS DOUBLE)"}.get(column.kind, "{}")
+    return f"{as_it_is.format(name)} AS {quoted(column.name)}"
 
 
-def _steps(field: str, kind: Kind, grid: Grid) -> str:
-    step = on_grid(field, kind, grid.clamp)
-    return f"COALESCE({step}, {grid.clamp.least})" if grid.required else step
+def _text(value: Expression) -> str:
+    return expression(value, DUCKDB, stored=["t0"])
+
+
+def _total(steps: Expression) -> str:
+    return f"COALESCE(SUM({_text(apply('abs', steps, type='i128'))}), 0)"
+
+
+def _steps(name: str, kind: Kind, grid: Grid) -> Expression:
+    step = on_grid(Column("t0", name, TYPES[kind]), kind, grid.clamp)
+    return apply("coalesce", step, bare(grid.clamp.least), type=step.type) if grid.required else step
 
 
 def _narrowest(most: int) -> str:

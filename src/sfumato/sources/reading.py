@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SourceError
-from sfumato.sources.dialect import quoted, typed
+from sfumato.sources.printing import literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -128,7 +128,7 @@ def parts_of(files: Sequence[Path], options: str, run: Run) -> list[Part]:
     """Which files look alike; the first of them come first. Reads footers, and no row."""
     places = {str(file.resolve()): file for file in files}
     shape = "name, type, type_length, repetition_type, num_children, converted_type, scale, precision"
-    listed = ", ".join(map(typed, places))
+    listed = ", ".join(map(literal, places))
     rows = run(f"SELECT file_name, {shape}, logical_type FROM parquet_schema([{listed}])")
     shapes: dict[str, list[tuple[Any, ...]]] = {}
     for name, *shaped in rows:
@@ -157,7 +157,7 @@ def _outermost(shaped: Sequence[tuple[Any, ...]]) -> Iterator[str]:
 
 def scan(files: Sequence[Path], options: str) -> str:
     """Files as a table."""
-    return f"read_parquet([{', '.join(typed(str(file.resolve())) for file in files)}], {options})"
+    return f"read_parquet([{', '.join(literal(str(file.resolve())) for file in files)}], {options})"
 
 
 # Files of several types as one table --------------------------------------------------------------------

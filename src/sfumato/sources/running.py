@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sfumato.sources.printing import arrange
+from sfumato.sources.answers import arrange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.sources.answers import Answer, Statements
 
-    Counted = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
+    Counted = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 Choose = Callable[[tuple[int, ...]], Sequence[int]]  # of private groups, by how many units count for each
 COUNTS = 1 << 16  # of groups that are chosen from at a time
@@ -56,7 +56,9 @@ def counted(cursor: Cursor, printed: Statements) -> Counted:
     for sql in printed.making:
         cursor.execute(sql)
     found = cursor.execute(printed.counting).fetchnumpy()  # numbers of 64 bits: none is rounded
-    return np.asarray(found["code"]), np.asarray(found["s"])
+    codes, counts = np.asarray(found["code"]), np.asarray(found["s"])
+    order = np.argsort(codes)
+    return codes[order], counts[order]
 
 
 def choice(found: Counted, choose: Choose) -> dict[int, int]:
@@ -64,9 +66,14 @@ def choice(found: Counted, choose: Choose) -> dict[int, int]:
     chosen: dict[int, int] = {}
     for start in range(0, len(found[0]), COUNTS):
         codes, counts = (each[start : start + COUNTS].tolist() for each in found)
-        shown = choose(tuple(counts))
-        chosen |= {code: n for code, n, is_shown in zip(codes, counts, shown, strict=True) if is_shown}
+        chosen |= choice_of(codes, counts, choose)
     return chosen
+
+
+def choice_of(codes: Sequence[int], counts: Sequence[int], choose: Choose) -> dict[int, int]:
+    """The same of groups that are few."""
+    shown = choose(tuple(counts))
+    return {code: n for code, n, is_shown in zip(codes, counts, shown, strict=True) if is_shown}
 
 
 def answered(cursor: Cursor, plan: Plan, printed: Statements, chosen: dict[int, int]) -> Answer:

@@ -1,0 +1,112 @@
+"""What the cells of measures are made of: clamped values on a grid, counts of rows, and sums of powers.
+
+A measure says of which whole combinations of these its cells consist; whoever computes it need not know what
+it is for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sfumato.queries.declared import Value
+    from sfumato.queries.expressions import Scalar
+
+PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
+CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent.
+
+    The bounds are doubles, so that the engine's clamp and the integers below are about the same numbers.
+    """
+
+    low: Fraction
+    high: Fraction
+    exponent: int
+
+    def __post_init__(self) -> None:
+        assert Fraction(float(self.low)) == self.low
+        assert Fraction(float(self.high)) == self.high
+
+    @property
+    def least(self) -> int:
+        """The smallest integer a value can become."""
+        return math.floor(self.low * Fraction(2) ** self.exponent)
+
+    @property
+    def most(self) -> int:
+        """The largest integer a value can become."""
+        return math.floor(self.high * Fraction(2) ** self.exponent)
+
+    @property
+    def width(self) -> int:
+        """How many steps lie between them, at least one."""
+        return max(self.most - self.least, 1)
+
+    @property
+    def step(self) -> Fraction:
+        """What one step is worth."""
+        return Fraction(2) ** -self.exponent
+
+    @property
+    def form(self) -> list[Any]:
+        """As it is stored."""
+        return [str(self.low), str(self.high), self.exponent]
+
+    @classmethod
+    def read(cls, form: list[Any]) -> Clamp:
+        """As it was stored."""
+        low, high, exponent = form
+        return cls(Fraction(low), Fraction(high), exponent)
+
+
+# What cells are made of ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many rows there are in which all of these have a value."""
+
+    there: tuple[Scalar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """1 if there is a row in which this has a value, or any row; else 0."""
+
+    value: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A value on its grid, in steps from `origin`."""
+
+    value: Scalar
+    clamp: Clamp
+    origin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """The sum of a product of steps, each as often as its exponent says, over rows that have all of them."""
+
+    steps: tuple[Step, ...]
+    exponents: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Which of some public values a value is."""
+
+    value: Scalar
+    values: tuple[Value, ...]
+
+
+Piece = Counted | Seen | Powers
+Combination = tuple[tuple[int, Piece], ...]  # a whole combination of pieces: factors, and what they multiply
