@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 from tests.neighbours import Link, Neighbourhood, links
+from tests.reference import Referred
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
@@ -1368,10 +1369,11 @@ class Fuzzer:
         stars: int = 4,
         full: bool = False,  # crowds large enough for several threads
         prepared: bool = False,  # ask copies as `sfumato prepare` makes them
+        reference: bool = False,  # compare the engine with the reference, and take that one's answers
     ) -> None:
         self.name, self.world, self.tally, self.most, self.stars = name, place, tally, most, stars
-        size = (130_000, 100_000, 2_000) if full else (600, 600, 120)
-        self.homes = Neighbourhood(
+        size = (130_000, 100_000, 2_000) if full else (40, 60, 20) if reference else (600, 600, 120)
+        self.homes = (Referred if reference else Neighbourhood)(
             folder,
             place.policy,
             place.columns,
@@ -1441,6 +1443,9 @@ def main() -> int:
     read.add_argument("--most", type=int, default=8, help="databases of one star that a question is asked of")
     read.add_argument("--full", action="store_true", help="crowds large enough for several threads")
     read.add_argument("--prepared", action="store_true", help="ask prepared copies of all databases")
+    read.add_argument(
+        "--reference", action="store_true", help="compare with the reference engine, on few rows"
+    )
     read.add_argument("--world", help="only this world, as a counterexample names it")
     read.add_argument("--sql", help="only this question, of all databases")
     given = read.parse_args()
@@ -1452,7 +1457,14 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             place = random_world(name)
             fuzzer = Fuzzer(
-                name, place, Path(folder), tally, most=given.most, full=given.full, prepared=given.prepared
+                name,
+                place,
+                Path(folder),
+                tally,
+                most=given.most,
+                full=given.full,
+                prepared=given.prepared,
+                reference=given.reference,
             )
             if given.sql:
                 fuzzer.most = fuzzer.stars = sys.maxsize

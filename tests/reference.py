@@ -7,7 +7,11 @@ order in which it is handed the rows, which tests shuffle: neither may depend on
 from __future__ import annotations
 
 import random
+from dataclasses import fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from tests.neighbours import Neighbourhood
 
 from sfumato.exact.secret import unseal
 from sfumato.sources.answers import Compiled
@@ -17,7 +21,10 @@ from sfumato.sources.printing import quoted, statements
 from sfumato.sources.reference import answer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import duckdb
+    from tests.neighbours import Member, Star
 
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
     from sfumato.sources.copy import Copy
     from sfumato.sources.duckdb import DuckDB
     from sfumato.sources.reference import Tables
+
+    Mutant = Callable[[Any], Any]
 
 INFINITE = "CASE WHEN {0} > {1} THEN CAST('inf' AS DOUBLE) ELSE CAST('-inf' AS DOUBLE) END"
 # how values that Python has no type for are fetched
@@ -78,3 +87,38 @@ def engines(
 def vectors(found: Answer) -> list[tuple[int, ...]]:
     """Its numbers."""
     return [tuple(each) for each in found.vectors]
+
+
+def changed(part: Any, mutant: Mutant) -> Any:
+    """A tree in which every node was shown to a mutant, from the leaves up."""
+    if isinstance(part, tuple):
+        return tuple(changed(each, mutant) for each in part)
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    new = {each.name: changed(getattr(part, each.name), mutant) for each in fields(part)}
+    return mutant(replace(part, **new))
+
+
+class Referred(Neighbourhood):
+    """Neighbours that are asked through the reference, beside the engine or alone."""
+
+    mutant: Mutant | None = None  # what is changed in every tree; the engine is not asked then
+
+    @cached_property
+    def tables(self) -> dict[str, Tables]:
+        """What was read of each database."""
+        return {}
+
+    def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:  # noqa: ARG002
+        work = lower(plan, self._source.copy, hashed="md5")
+        self._source.schema_name = self.prefix + member.schema
+        if member.schema not in self.tables:
+            listed = [table.name for table in self.policy.tables]
+            self.tables[member.schema] = tables_of(self._source._cursor(), listed)
+        tables = shuffled(self.tables[member.schema], random.Random(f"{sql} {member.schema}"))
+        if self.mutant is not None:
+            return answer(plan, changed(work, self.mutant), tables)
+        found = answer(plan, work, tables)
+        theirs = unseal(self._source.run(Compiled(plan, statements(work, DUCKDB))))
+        assert (theirs.groups, vectors(theirs)) == (found.groups, vectors(found)), (sql, member.words)
+        return found

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import random
 import tempfile
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.meaning import Meanings, clean
-from tests.neighbours import Neighbourhood
 from tests.outline import outline
 from tests.plans.test_distances import SEED, STRANGE_COLUMNS, STRANGE_PLANS, golden, policy_named
-from tests.reference import engines, shuffled, tables_of, vectors
+from tests.reference import Referred, changed, engines, vectors
 from tests.support import CLINIC_COLUMNS, COLUMNS
 
 from sfumato.errors import QueryRefused
-from sfumato.exact.secret import unseal
 from sfumato.queries.sql import parse
-from sfumato.sources.answers import Compiled
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.lower import lower
-from sfumato.sources.printing import statements
-from sfumato.sources.reference import answer
 from sfumato.sources.work import (
     OPERATIONS,
     Apply,
@@ -45,11 +40,6 @@ from sfumato.sources.work import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.neighbours import Member, Star
-
-    from sfumato.queries.plan import Plan
-    from sfumato.sources.answers import Answer
-    from sfumato.sources.reference import Tables
     from sfumato.sources.work import Work
 
     Mutant = Callable[[Any], Any]
@@ -59,33 +49,10 @@ SMALL = {"crowd": 30, "million": 300, "heavy": 60}
 TINY = {"crowd": 10, "million": 12, "heavy": 6}  # where one person's rows are joined several times
 
 
-class Referred(Neighbourhood):
-    """Neighbours that are asked through the reference, beside the engine or alone."""
-
-    mutant: Mutant | None = None
-    tables: dict[str, Tables]
-
-    def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:  # noqa: ARG002
-        work = lower(plan, self._source.copy, hashed="md5")
-        self._source.schema_name = self.prefix + member.schema
-        if member.schema not in self.tables:
-            listed = [table.name for table in self.policy.tables]
-            self.tables[member.schema] = tables_of(self._source._cursor(), listed)
-        tables = shuffled(self.tables[member.schema], random.Random(f"{sql} {member.schema}"))
-        if self.mutant is not None:
-            return answer(plan, changed(work, self.mutant), tables)
-        found = answer(plan, work, tables)
-        theirs = unseal(self._source.run(Compiled(plan, statements(work, DUCKDB))))
-        assert (theirs.groups, vectors(theirs)) == (found.groups, vectors(found)), (sql, member.words)
-        return found
-
-
 @cache
 def neighbourhood(name: str, *, prepared: bool = False, tiny: bool = False) -> Referred:
     folder, sizes = Path(tempfile.mkdtemp(prefix="sfumato-reference-")), TINY if tiny else SMALL
-    homes = Referred(folder, policy_named(name), COLUMNS_OF[name], SEED, prepared=prepared, **sizes)
-    homes.tables = {}
-    return homes
+    return Referred(folder, policy_named(name), COLUMNS_OF[name], SEED, prepared=prepared, **sizes)
 
 
 CASES = [(name, sql) for name in ("person", "row", "clinic") for sql in golden(name).values()]
@@ -133,16 +100,6 @@ def test_operations_are_those_that_are_listed_and_each_has_a_text() -> None:
 
 
 # Mutants ------------------------------------------------------------------------------------------------
-
-
-def changed(part: Any, mutant: Mutant) -> Any:
-    """A tree in which every node was shown to a mutant, from the leaves up."""
-    if isinstance(part, tuple):
-        return tuple(changed(each, mutant) for each in part)
-    if not is_dataclass(part) or isinstance(part, type):
-        return part
-    new = {each.name: changed(getattr(part, each.name), mutant) for each in fields(part)}
-    return mutant(replace(part, **new))
 
 
 def unclamped(node: Any) -> Any:

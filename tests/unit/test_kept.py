@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +119,42 @@ def test_what_the_second_kept_ledger_read_wrongly_is_marked_and_answers_nothing(
         assert (again[0] if "batch" in each else again).receipt.number == release.receipt.number
     lines = database.budget.as_dict()["history"]
     assert {line["receipt"] for line in lines if "note" in line} == set(wrong)
+
+
+ASKING = """
+import json, sys
+from pathlib import Path
+from tests.kept.write import asked
+import sfumato as sf
+database = sf.open(Path(sys.argv[1]))
+for question in json.loads(Path(sys.argv[2]).read_text()):
+    asked(database, question).release()
+    print("one", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [KEPT, SECOND], ids=["first", "second"])
+def test_an_upgrade_that_is_killed_again_and_again_charges_nothing(version: Path, tmp_path: Path) -> None:
+    """Whoever asks is killed after one question, two, three, ...: in the middle of the next one."""
+    policy = laid(tmp_path / "kept", version=version) / "clinic.toml"
+    told = json.loads((version / "asked.json").read_text(encoding="utf-8"))["asked"]
+    questions = [each for each in told if each["policy"] == "clinic" and not each.get("wrong")]
+    before = sf.open(policy).ledger.spent
+    for stop in (1, 3, 8):
+        turned = [*questions[-stop:], *questions[:-stop]]
+        (tmp_path / "questions.json").write_text(json.dumps(turned), encoding="utf-8")
+        command = [sys.executable, "-c", ASKING, str(policy), str(tmp_path / "questions.json")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=KEPT.parents[2])
+        assert process.stdout is not None
+        with process, process.stdout as lines:
+            for _ in range(stop):
+                lines.readline()
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+    database = sf.open(policy)
+    assert database.ledger.spent == before
+    check_all(database, questions)
 
 
 @pytest.fixture
