@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.meaning import Meanings, clean
@@ -21,6 +21,10 @@ from tests.reference import Referred, changed, engines, vectors
 from tests.support import CLINIC_COLUMNS, COLUMNS
 
 from sfumato.errors import QueryRefused
+from sfumato.queries import notation
+from sfumato.queries.cells import PARTS, Combination, Counted
+from sfumato.queries.measures import ByRows
+from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.lower import lower
@@ -40,6 +44,7 @@ from sfumato.sources.work import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sfumato.queries.expressions import Scalar
     from sfumato.sources.work import Work
 
     Mutant = Callable[[Any], Any]
@@ -234,3 +239,65 @@ def test_a_tree_that_no_mutant_touches_is_the_same() -> None:
     work: Work = lower(parse(CASES[0][1], policy_named(CASES[0][0])))
     assert changed(work, lambda node: node) == work
     assert isinstance(work.measuring[0].rows, Select)
+
+
+# A measure that nobody has seen ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Together(ByRows):
+    """How many rows have both of two values, and how many one of them alone: a class is all it takes."""
+
+    name: ClassVar[str] = "together"
+    one_value: Scalar
+    other: Scalar
+    rows: int | None
+
+    @property
+    def cells(self) -> int:
+        return 2
+
+    @property
+    def cap(self) -> int:
+        return PARTS * (self.rows or 1)
+
+    @property
+    def reads(self) -> tuple[Scalar, ...]:
+        return self.one_value, self.other
+
+    @property
+    def sums(self) -> tuple[Combination, ...]:
+        both, first, second = Counted(self.reads), Counted(self.reads[:1]), Counted(self.reads[1:])
+        return ((PARTS, both),), ((PARTS, first), (PARTS, second), (-2 * PARTS, both))
+
+    @property
+    def told(self) -> str:
+        return "rows by what they have"
+
+    @property
+    def per_row(self) -> list[str]:
+        return ["each row adds 1 to one of two cells, or to none"]
+
+    @property
+    def form(self) -> dict[str, Any]:
+        return {"together": [notation.scalar(each) for each in self.reads], "rows": self.rows}
+
+    @classmethod
+    def read(cls, form: dict[str, Any], known: Callable[[Any], Scalar]) -> Any:
+        one, other = map(known, form["together"])
+        return cls(one, other, form["rows"])
+
+
+@pytest.mark.parametrize("keys", ["", " GROUP BY ward"])
+def test_another_measure_is_one_class(keys: str) -> None:
+    """It is lowered, run by both engines, read back and bounded, and nothing else in the house knows it."""
+    homes = neighbourhood("person")
+    sql = f"SELECT COUNT(age), COUNT(cost) FROM visits{keys}"
+    plan = parse(sql, homes.policy)
+    (age,), (cost,) = (each.values for each in plan.wanted)
+    measure = Together(age, cost, plan.relation.rows)
+    new = replace(plan, measures=(measure,))  # type: ignore[arg-type]  # no kind of ours
+    report = homes.check_plan(new, derive(new), sql, most=6, stars=4)
+    assert report.attained("l1", "presence")
+    known = {notation.text(notation.scalar(each)): each for each in (age, cost)}
+    assert Together.read(measure.form, lambda form: known[notation.text(form)]) == measure

@@ -41,6 +41,7 @@ class Histogram(ABC):
     name: ClassVar[str]  # in a stored form, for ever
     by_rows: ClassVar[bool] = False  # whether a person adds what each row adds, as far as the cap allows
     monotone: ClassVar[bool] = True  # whether whoever comes makes no cell smaller
+    sparse: ClassVar[bool] = False  # whether it has many cells, of which an engine gives those that are not 0
 
     @property
     @abstractmethod
@@ -593,6 +594,7 @@ class Weighed(ByRows):
     """Cells into which each row falls once."""
 
     __slots__ = ()
+    sparse: ClassVar[bool] = True
     value: Scalar
 
     @property
@@ -727,6 +729,7 @@ class Octaves(Histogram):
     """
 
     name: ClassVar[str] = "octaves"
+    sparse: ClassVar[bool] = True
     value: Scalar | None
     clamp: Clamp | None
     centre: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from sfumato.queries.measures import Kinds, Octaves, Selected, Spread
+from sfumato.queries.measures import Selected
 from sfumato.sources.lower import together
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def arrange(
     }
     for measures, rows in zip(together(plan), results, strict=True):
         sizes = [plan.measures[i].cells for i in measures]
-        if isinstance(plan.measures[measures[0]], (Spread, Kinds, Octaves)):
+        if plan.measures[measures[0]].sparse:
             cells = sizes[0]
             weights = ((at * cells + cell, int(weight)) for at, cell, weight in rows)
             found[measures[0]] = Sparse.of(len(groups) * cells, weights)
