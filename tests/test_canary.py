@@ -98,9 +98,9 @@ BREAKING = """
 import sys, sfumato as sf
 from sfumato.sources import duckdb as source
 db = sf.open(sys.argv[1])
-wrong = source.statements(db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").plan)
+wrong = db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").compiled.statements
 wrong = type(wrong)(("SELECT error('private ' || note) FROM visits",))
-source.statements = lambda plan, copy=None: wrong
+source.statements = lambda work, dialect: wrong
 db.sql("SELECT COUNT(*) FROM visits", epsilon="0.5").release()
 """
 
