@@ -109,13 +109,17 @@ class Referred(Neighbourhood):
         """What was read of each database."""
         return {}
 
+    def read(self, schema: str) -> Tables:
+        """The tables of a database."""
+        self._source.schema_name = self.prefix + schema
+        if schema not in self.tables:
+            listed = [table.name for table in self.policy.tables]
+            self.tables[schema] = tables_of(self._source._cursor(), listed)
+        return self.tables[schema]
+
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:  # noqa: ARG002
         work = lower(plan, self._source.copy, hashed="md5")
-        self._source.schema_name = self.prefix + member.schema
-        if member.schema not in self.tables:
-            listed = [table.name for table in self.policy.tables]
-            self.tables[member.schema] = tables_of(self._source._cursor(), listed)
-        tables = shuffled(self.tables[member.schema], random.Random(f"{sql} {member.schema}"))
+        tables = shuffled(self.read(member.schema), random.Random(f"{sql} {member.schema}"))
         if self.mutant is not None:
             return answer(plan, changed(work, self.mutant), tables)
         found = answer(plan, work, tables)

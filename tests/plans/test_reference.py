@@ -26,8 +26,10 @@ from sfumato.queries.cells import PARTS, Combination, Counted
 from sfumato.queries.measures import ByRows
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
+from sfumato.sources import lower as lowering
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.lower import lower
+from sfumato.sources.reference import answer
 from sfumato.sources.work import (
     OPERATIONS,
     Apply,
@@ -102,6 +104,42 @@ def test_random_questions_are_the_same_on_both(kind: str, tmp_path: Path) -> Non
 def test_operations_are_those_that_are_listed_and_each_has_a_text() -> None:
     structural = {"and", "or", "case", "concat"}  # the printer writes them itself
     assert set(OPERATIONS) == set(DUCKDB.operations) | structural
+
+
+def one_by_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lowering._Forms, "is_split", False)
+
+
+def in_buckets(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lowering, "SEVERAL", 1)
+
+
+def in_one_bucket(patch: pytest.MonkeyPatch) -> None:
+    in_buckets(patch)
+    patch.setattr(lowering, "BUCKETS", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [one_by_one, in_buckets, in_one_bucket])
+def test_all_forms_of_a_query_give_the_same_integers(
+    form: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = 0
+    for name, sql in CASES:
+        homes = neighbourhood(name, tiny=sql.count("JOIN") > 2)
+        plan = parse(sql, homes.policy)
+        before = lower(plan, hashed="md5")
+        with monkeypatch.context() as patch:
+            form(patch)
+            after = lower(plan, hashed="md5")
+        if after == before:
+            continue
+        changes += 1
+        for star in homes.stars[:2]:
+            for member in star.members[-3:]:
+                tables = homes.read(member.schema)
+                assert vectors(answer(plan, before, tables)) == vectors(answer(plan, after, tables)), sql
+    assert changes >= 10
 
 
 # Mutants ------------------------------------------------------------------------------------------------
