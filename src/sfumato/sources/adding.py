@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     Columns = tuple[tuple[str, Expression], ...]
 
 LONGEST_KEY = 1000  # characters of a private key
-BUCKETS = 1 << 16  # into which people are put, so many that the engine's caches hold them
-SEVERAL = 256  # rows that weigh in full, from which on a bucket of light people is seldom beyond the cap
-HIGH, LOW = ((1 << 32) - 1) << 32, (1 << 32) - 1  # halves of a hash
 ZERO = integer(0, "i128")
 
 

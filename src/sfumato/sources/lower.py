@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sfumato.queries.cells import PARTS
 from sfumato.queries.measures import Distinct, Moments, Octaves, Selected
 from sfumato.sources import work
-from sfumato.sources.adding import Adder, Adding, above, any_of, less
+from sfumato.sources.adding import ZERO, Adder, Adding, above, any_of, less
 from sfumato.sources.relations import is_plain
 from sfumato.sources.values import bare, integer, when
 from sfumato.sources.work import (
@@ -48,11 +48,9 @@ if TYPE_CHECKING:
 
     Columns = tuple[tuple[str, Expression], ...]
 
-LONGEST_KEY = 1000  # characters of a private key
 BUCKETS = 1 << 16  # into which people are put, so many that the engine's caches hold them
 SEVERAL = 256  # rows that weigh in full, from which on a bucket of light people is seldom beyond the cap
 HIGH, LOW = ((1 << 32) - 1) << 32, (1 << 32) - 1  # halves of a hash
-ZERO = integer(0, "i128")
 
 
 def lower(plan: Plan, copy: Copy | None = None, *, hashed: str = "hash") -> Work:
