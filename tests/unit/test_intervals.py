@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import tracemalloc
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -498,3 +499,18 @@ def test_a_covariance_over_a_variance_feels_both() -> None:
 def test_a_total_of_what_has_almost_no_noise_has_an_interval() -> None:
     law = DiscreteLaplace(scale=Fraction(1, 10**6))
     assert 0 <= _several(((law, 1.0, 1.0),), 200, TAIL) <= 1
+
+
+@pytest.mark.parametrize("times", [100, 5_000, 10**5, 10**6])
+@pytest.mark.parametrize("scale", [Fraction(1, 30), Fraction(1, 12), Fraction(1, 3)])
+def test_totals_of_noise_that_is_nearly_always_zero_need_little_memory(scale: Fraction, times: int) -> None:
+    """Draws of one or more are as rare as they are far apart in blocks: a circle would have 2^30 of them."""
+    law = DiscreteLaplace(scale=scale)
+    tracemalloc.start()
+    found = _several(((law, 1.0, 1.0),), times, TAIL)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400 << 20
+    a = math.exp(-1 / float(scale))
+    deviation = math.sqrt(times * 2 * a / (1 - a) ** 2)
+    assert 1.9 * deviation - 1 <= found <= 4 * deviation + 12

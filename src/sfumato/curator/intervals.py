@@ -59,6 +59,7 @@ TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
 TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
 FINEST = 16  # times as many blocks at most where laws are drawn often
+LONGEST_CIRCLE = 1 << 21  # blocks around which a transform is taken
 FOURIER = 1e-13  # what a transform errs by in all, for each draw: some hundred times what it does
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
@@ -220,7 +221,7 @@ class Errors:
             assert noise is not None
             if weight:
                 terms.append((abs(weight), noise))
-        union = self._union(terms * self.times, tail)
+        union = self._union(terms, tail / self.times) * self.times
         if len(terms) * self.times < 2:
             return union
         terms.sort(key=lambda term: -term[0])
@@ -500,41 +501,56 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
         masses = np.maximum(beyond[:-1] - beyond[1:], 0.0)  # of (edge, next edge], moved to the next edge
         total = np.convolve(total, masses)
         start += first + 1
-    rest = float(spared) * times * len(laws)
+    rest, surely = float(spared) * times * len(laws), math.inf
     if times > 1:
         beyond_ends = float(tail) / (1 << 20)
-        total, start = _repeated(total, start, times, beyond_ends)
+        room = math.log(2 / (float(tail) - 2 * rest))
+        surely = max(_end(total, start, times, room, 1) * width * (1 + TRIFLE), 0.0)
+        repeated = _repeated(total, start, times, beyond_ends)
+        if repeated is None:
+            return surely
+        total, start = repeated
         rest += beyond_ends + times * FOURIER
     upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
     room = (float(tail) - 2 * rest) / 2
     within = np.flatnonzero(upper <= room)
     cells = int(within[0]) if len(within) else len(upper)
-    return max((start + cells) * width, 0.0)
+    return min(max((start + cells) * width, 0.0), surely)
 
 
 def _repeated(
     masses: NDArray[np.float64], start: int, times: int, beyond: float
-) -> tuple[NDArray[np.float64], int]:
+) -> tuple[NDArray[np.float64], int] | None:
     """The sum of so many independent draws, as chances from a first block on; what lies farther out, of
-    chance `beyond` at most, is left out or counted where it is not.
+    chance `beyond` at most, is left out or counted where it is not. None if that is too many blocks.
 
-    A power of the Fourier transform, around a circle that is long enough: by Chernoff's bound, P(S > t) is at
-    most E[exp(s X)]^times exp(-s t), for any s.
+    A power of the Fourier transform, around a circle that is long enough.
     """
-    at = np.arange(start, start + len(masses), dtype=np.float64)
-    mean = float(at @ masses) / float(masses.sum())
-    spread = math.sqrt(max(float((at - mean) ** 2 @ masses), 1.0))
-    far = math.log(4 / beyond)
-    s = min(math.sqrt(2 * far / times) / spread, 100 / max(float(np.abs(at - mean).max()), 1.0))
-    ends = []
-    for side in (-s, s):
-        grown = math.log(float(np.exp(side * (at - mean)) @ masses))
-        ends.append(times * mean + (times * max(grown, 0.0) + far) / side)
+    ends = [_end(masses, start, times, math.log(4 / beyond), side) for side in (-1, 1)]
     low, high = math.floor(ends[0]) - 1, math.ceil(ends[1]) + 1
     size = 1 << max(high - low, 1).bit_length()
+    if size > LONGEST_CIRCLE:
+        return None
     around = np.bincount((np.arange(len(masses)) + start) % size, weights=masses, minlength=size)
     found = np.maximum(np.fft.irfft(np.fft.rfft(around) ** times, size), 0.0)
     return np.roll(found, -(low % size)), low
+
+
+def _end(masses: NDArray[np.float64], start: int, times: int, far: float, side: int) -> float:
+    """A block that so many draws together pass, on one side, with chance exp(-far) at most.
+
+    By Chernoff's bound, P(S > t) is at most E[exp(s X)]^times exp(-s t), for any s: the best of many is
+    taken. Draws that are nearly always 0 need a large one, those that are spread out a small one.
+    """
+    at = np.arange(start, start + len(masses), dtype=np.float64)
+    mean = float(at @ masses) / float(masses.sum())
+    off = side * (at - mean)
+    reach = max(float(np.abs(off).max()), 1.0)
+    best = times * reach
+    for s in np.geomspace(1e-6, 1.0, 90) * (600 / reach):
+        grown = math.log(float(np.exp(s * off) @ masses))
+        best = min(best, (times * max(grown, 0.0) + far) / float(s))
+    return times * mean + side * best
 
 
 def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | None:

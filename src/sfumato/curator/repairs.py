@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 VERSION = "0.2.0"  # in which readings were repaired
 WRONG = f"answered under a reading repaired in version {VERSION}"
 BATCH = re.compile(r"batch of \d+: ")
-# what a text holds if it may be one of them: to read all of them again would take long
-SUSPECTS = re.compile(
-    r"left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|[-+*]|\bsum\b|avg", re.I
-)
+# what a text holds if it may be one of them, by the reading it was asked under: to read all of them again
+# would take long
+SUSPECTS = {
+    0: re.compile(r"left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|[-+*]|\bsum\b|avg", re.I),
+    1: re.compile(r"coalesce|ifnull|least|greatest|\bcase\b|\bif\b|floor|ceil", re.I),
+}
 
 
 def wrong_readings(plan: Plan) -> tuple[int, ...]:
@@ -40,13 +42,12 @@ def was_wrong(entry: Entry, policy: Policy) -> bool:
         return False
     question = entry.question
     texts = question.partition(": ")[2].split("; ") if BATCH.match(question) else [question]
-    return any(entry.reading in _wrong_readings(text, policy) for text in texts)
+    suspected = (text for text in texts if SUSPECTS[entry.reading].search(text.replace("(*)", "")))
+    return any(entry.reading in _wrong_readings(text, policy) for text in suspected)
 
 
 @lru_cache(maxsize=10_000)
 def _wrong_readings(text: str, policy: Policy) -> tuple[int, ...]:
-    if not SUSPECTS.search(text.replace("(*)", "")):
-        return ()
     try:
         return wrong_readings(parse(text, policy))
     except QueryRefused:

@@ -421,7 +421,7 @@ def scalars_of(relation: Relation) -> Iterator[Scalar]:
 
 def repeats(relation: Relation, number: int) -> int | None:
     """How often a row of one of its tables can be there, by its number: once for each partner that joins give
-    it, of people who have no more than is declared. None if it is not one of its tables."""
+    it, of people who have no more than is declared. None if it is not one of its tables, but made of them."""
     match relation:
         case Where(inner) | Among(inner):
             return repeats(inner, number)
@@ -430,7 +430,7 @@ def repeats(relation: Relation, number: int) -> int | None:
                 if (times := repeats(side, number)) is not None:
                     return times * (other.rows or 1)
             return None
-    return 1 if relation.number == number else None
+    return 1 if isinstance(relation, Scan) and relation.number == number else None
 
 
 def prefix(field: Field) -> int:

@@ -171,7 +171,9 @@ def _tuned(value: Scalar, relation: Relation) -> Tuned | None:
     if tuned is None:
         return None
     (field,) = fields(value)
-    times = repeats(relation, prefix(field)) or 1
+    times = repeats(relation, prefix(field))
+    if times is None:  # a subquery may repeat rows as well, and that is not looked at
+        return None
     return replace(tuned, total=tuned.total * times, centred=tuned.centred * times)
 
 
