@@ -231,36 +231,43 @@ class Ledger:
         version: int | None = None,
         asked: Sequence[Guarantee] = (),
         sizes: Sequence[int] = (),
+        text: str = "",
     ) -> Kept | None:
         """The stored release that answers a question: one for which as much was asked, or more.
 
         It is known by any of these keys, and about the data as they are, or as they were in an earlier
         version. Without `asked`, that is what the spend costs. `sizes` says how many steps each part had
-        where the price that was asked is not stored.
+        where the price that was asked is not stored. With a `text`, it must have been asked in these words,
+        by the first reading.
         """
         named = [keys] if isinstance(keys, str) else keys
-        return self._kept(named, asked or (self.price_of(spend, slack),), sizes, version)
+        return self._kept(named, asked or (self.price_of(spend, slack),), sizes, version, text)
 
     @_plainly
     def _kept(
-        self, keys: Sequence[str], asked: Sequence[Guarantee], sizes: Sequence[int], version: int | None
+        self,
+        keys: Sequence[str],
+        asked: Sequence[Guarantee],
+        sizes: Sequence[int],
+        version: int | None,
+        text: str,
     ) -> Kept | None:
         for charged, drawn in self._shelf.stored(keys, version):
-            if charged.is_worth(asked, sizes, self.total):
+            if charged.is_worth(asked, sizes, self.total) and charged.says(text):
                 receipt = self._receipt(charged.line.facts, charged=False)
                 return Kept(receipt, charged.spend, _draw(drawn), charged.meaning)
         return None
 
     @_plainly
     def unredeemed(
-        self, keys: Sequence[str], asked: Sequence[Guarantee], *, sizes: Sequence[int] = ()
+        self, keys: Sequence[str], asked: Sequence[Guarantee], *, sizes: Sequence[int] = (), text: str = ""
     ) -> tuple[tuple[Receipt, Spend, list[Any]], ...]:
         """Charges for a question whose release was never stored, the dearest first: each with the steps that
         may be drawn for it, and what these mean."""
         return tuple(
             (self._receipt(charged.line.facts, charged=False), charged.spend, charged.meaning)
             for charged in self._shelf.waiting(keys)
-            if charged.is_worth(asked, sizes, self.total)
+            if charged.is_worth(asked, sizes, self.total) and charged.says(text)
         )
 
     @_plainly

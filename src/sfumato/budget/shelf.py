@@ -47,6 +47,10 @@ class Charged:
         found: list[Any] = self.body.get("meaning", [])
         return found
 
+    def says(self, text: str) -> bool:
+        """Whether it was asked in these words, by the first reading; anything does if there are none."""
+        return not text or (reading_of(self.body) == 1 and self.body["question"] == text)
+
     def is_worth(self, asked: Sequence[Guarantee], sizes: Sequence[int], total: Guarantee) -> bool:
         """Whether so much was asked for every part, or more.
 

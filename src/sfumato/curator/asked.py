@@ -97,6 +97,11 @@ class Asked(ABC):
     def keys(self) -> tuple[str, ...]:
         """What it is known by: the first is written, all are looked up."""
 
+    @property
+    @abstractmethod
+    def alike(self) -> tuple[str, ...]:
+        """Names that it once shared with another question: what is stored under them must be in its words."""
+
     @abstractmethod
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
@@ -143,6 +148,9 @@ class Asked(ABC):
         ledger = self.database.ledger
         kept = ledger.kept(self.keys, asked=self.prices, version=version)
         plans = [] if kept is None else _meant(self.questions, kept.meaning)
+        if not plans and self.alike:
+            kept = ledger.kept(self.alike, asked=self.prices, version=version, text=self.text)
+            plans = [] if kept is None else _meant(self.questions, kept.meaning)
         if not plans and self.may_be_former:
             plans = [each.former for each in self.questions]
             sizes = [len(plan.measures) for plan in plans]
@@ -213,6 +221,8 @@ class Asked(ABC):
         would be now, or as they were when other measures were taken for the same."""
         ledger, prices = self.database.ledger, self.prices
         found = ledger.unredeemed(self.keys, prices)
+        if self.alike:
+            found += ledger.unredeemed(self.alike, prices, text=self.text)
         now = [each.meaning for each in self.questions]
         for receipt, spend, meaning in sorted(found, key=lambda each: each[2] != now):
             if plans := _meant(self.questions, meaning):

@@ -94,6 +94,13 @@ class Batch(Asked):
         """What the batch is known by: the first is written, all are looked up."""
         return names.batch([question.keys for question in self.questions])
 
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Names that it shared with another batch."""
+        if not any(question.alike for question in self.questions):
+            return ()
+        return names.batch([question.alike or question.keys for question in self.questions])
+
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
         return former.batch([self.database.names.former(plan) for plan in plans])

@@ -44,6 +44,14 @@ class Names:
         paid = "" if tune is None else str(tune.amount)
         return tuple(forms.question(plan, self.policy, place, tune=paid) for place in self.places)
 
+    def alike(self, plan: Plan, tune: Guarantee | None) -> tuple[str, ...]:
+        """The names it had while they did not tell doubles from decimals, if they are others: what was stored
+        under them may be about the other."""
+        paid = "" if tune is None else str(tune.amount)
+        asked = [forms.asked(plan, self.policy, place, tune=paid) for place in self.places]
+        found = tuple(notation.digest(notation.unmarked(each)) for each in asked)
+        return found if found != self.keys(plan, tune) else ()
+
     def former(self, plan: Plan) -> str:
         """What a question was called, with the caps it had."""
         return former.question(plan, self.formerly)

@@ -14,7 +14,7 @@ from sfumato.curator.refusals import private_keys, too_small
 from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Guarantee
-from sfumato.queries import former
+from sfumato.queries import former, notation
 from sfumato.queries.measures import measured
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
@@ -96,6 +96,11 @@ class Question(Asked):
         """Its names: the first is written, all are looked up."""
         return self.database.names.keys(self.declared, self.tuned_for)
 
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Names that it shared with another question."""
+        return self.database.names.alike(self.declared, self.tuned_for)
+
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
         return self.database.names.former(plans[0])
@@ -115,7 +120,7 @@ class Question(Asked):
 
     def meant(self, meaning: list[Any]) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
-        if meaning == self.meaning:
+        if notation.unmarked(meaning) == notation.unmarked(self.meaning):
             return self.plan
         values = [value for aggregate in self.plan.wanted for value in aggregate.values]
         measures = measured(meaning, values)

@@ -35,7 +35,12 @@ FORM = 1
 
 
 def question(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> str:
-    """The name of what a plan asks about the data at a place, before caps that we choose.
+    """The name of what a plan asks about the data at a place, before caps that we choose."""
+    return digest(asked(plan, policy, place, tune=tune))
+
+
+def asked(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> Form:
+    """What a plan asks about the data at a place, before caps that we choose.
 
     `tune` is what was asked to be spent on caps, where the question itself pays for them.
     """
@@ -49,7 +54,7 @@ def question(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> str:
         "keys": [key(each) for each in plan.keys],
         "wanted": wanted(plan.wanted) if plan.wanted else [each.form for each in plan.measures],
     }
-    return digest({**form, "tune": tune} if tune else form)
+    return {**form, "tune": tune} if tune else form
 
 
 def relation(rows: Relation, policy: Policy, used: dict[int, set[str]]) -> Form:

@@ -780,13 +780,17 @@ KINDS: dict[str, type[Measure]] = {
 
 def measured(stored: Iterable[dict[str, Any]], among: Iterable[Scalar]) -> tuple[Measure, ...] | None:
     """The measures that were stored so, of values that are among these; None if they mean nothing here."""
-    values = {notation.text(notation.scalar(each)): each for each in among}
+    values = {_key(notation.scalar(each)): each for each in among}
     listed = list(stored)
     try:
-        found = tuple(_named(form).read(form, lambda each: values[notation.text(each)]) for form in listed)
+        found = tuple(_named(form).read(form, lambda each: values[_key(each)]) for form in listed)
     except (KeyError, TypeError, ValueError):
         return None
-    return found if [each.form for each in found] == listed else None
+    return found if notation.unmarked([each.form for each in found]) == notation.unmarked(listed) else None
+
+
+def _key(form: Any) -> str:
+    return notation.text(notation.unmarked(form))
 
 
 def _named(form: dict[str, Any]) -> type[Measure]:

@@ -41,6 +41,7 @@ EXACT = (
 # read otherwise.
 READING = 2
 READ_ANEW = 2
+DOUBLE = {"double": True}  # beside a literal that SQL takes for one, where a decimal would be another
 
 
 def text(form: Form) -> str:
@@ -68,11 +69,18 @@ def scalar(expression: Scalar) -> Form:
                 forms[1:] = sorted(forms[1:], key=text)
             elif function in EXACT:
                 forms = [
-                    [*f, "double"] if _decides(x, arguments) else f
+                    [*f, DOUBLE] if _decides(x, arguments) else f
                     for f, x in zip(forms, arguments, strict=True)
                 ]
             name = FUNCTIONS[function]
             return [[name, READ_ANEW] if is_read_anew(expression) else name, *forms]
+
+
+def unmarked(form: Form) -> Form:
+    """A form as it was before literals were told apart."""
+    if isinstance(form, dict):
+        return {name: unmarked(each) for name, each in form.items()}
+    return [unmarked(each) for each in form if each != DOUBLE] if isinstance(form, list) else form
 
 
 def _decides(literal: Scalar, among: Sequence[Scalar]) -> bool:
@@ -93,14 +101,18 @@ def is_read_anew(call: Call) -> bool:
     has decimals, or the other way."""
     rounds = call.function in ("round", "to integer", "to decimal")
     computes = call.function in ("+", "-", "*") and call.domain.kind == "number"
-    return (rounds or computes) and any(_was_held_otherwise(each) for each in call.arguments)
+    if rounds:  # an integer is what it is, whatever it is held in
+        return call.arguments[0].domain.kind == "number" and _was_held_otherwise(call.arguments[0])
+    return computes and any(_was_held_otherwise(each) for each in call.arguments)
 
 
 def _was_held_otherwise(value: Scalar) -> bool:
     match value:
         case Field(_, domain) | Call("%", _, domain):
             return domain.kind == "integer" and domain.held == "double"
-        case Call("case" | "coalesce" | "least" | "greatest" | "nullif", arguments, domain):
+        case Call("nullif" | "floor" | "ceil", (inner, *_)):
+            return inner.domain.kind == "number" and _was_held_otherwise(inner)
+        case Call("case" | "coalesce" | "least" | "greatest", arguments, domain):
             whole = [x for x in arguments if isinstance(x, Constant) and x.domain.kind == "number"]
             if domain.scale is not None and any(each.domain.scale == 0 for each in whole):
                 return True
