@@ -361,3 +361,68 @@ def test_decimals_of_one_person_never_overflow_and_their_old_sums_answer_nothing
         assert unseal(db.source.run(db.source.compile(db.sql(wide, epsilon="0.1").plan))).vectors[0][0] > 0
         plain = db.sql(f"SELECT AVG(s) FROM (SELECT pid, {fold}(m) AS s FROM t GROUP BY pid)", epsilon="0.1")
         assert plain.plan.repairs == ("sums of one person",)
+
+
+WIDE = """[source]
+duckdb = "wide.duckdb"
+[budget]
+epsilon = "100"
+[tables.v]
+unit = "pid"
+rows_per_person = 3
+[tables.v.columns]
+pid = { type = "integer" }
+x = { type = "number" }
+note = { type = "text" }
+y = { type = "number", low = 0, high = 9 }
+"""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM v WHERE CAST(x AS FLOAT) > 10",
+        "SELECT COUNT(DISTINCT CAST(x AS REAL)) FROM v",
+        "SELECT COUNT(*) FROM (SELECT pid, MAX(CAST(x AS FLOAT)) AS m FROM v GROUP BY pid) AS f WHERE m > 3",
+        "SELECT COUNT(*) FROM v WHERE CAST(LEAST(x, 3) AS FLOAT) < 1",
+        "SELECT COUNT(*) FROM v WHERE NULLIF(note, NULL) IS NULL",
+        "SELECT COUNT(*) FROM v WHERE NULLIF(x, NULL) > 3",
+    ],
+)
+def test_no_row_decides_whether_a_cast_fails(sql: str, tmp_path: Path) -> None:
+    """A double that no FLOAT holds, and a text that is no truth value: in both engines, with and without."""
+    with duckdb.connect(str(tmp_path / "wide.duckdb")) as connection:
+        connection.execute("CREATE TABLE v (pid BIGINT, x DOUBLE, note VARCHAR, y DOUBLE)")
+        connection.execute("INSERT INTO v VALUES (1, 2, 'a', 1), (2, 1e39, 'abc', 2), (3, -1e308, '', 3)")
+        connection.execute(
+            "INSERT INTO v VALUES (4, 'nan', NULL, 1), (5, 'inf', 'true', 2), (6, NULL, 'x', 3)"
+        )
+    (tmp_path / "wide.toml").write_text(WIDE, encoding="utf-8")
+    db = sf.open(tmp_path / "wide.toml")
+    plan = db.sql(sql, epsilon=1).plan
+    assert unseal(db.source.run(db.source.compile(plan))).vectors
+    for text in texts(plan):
+        assert engine(db.source, plain=True).execute(text).fetchall()
+
+
+def test_a_literal_that_no_float_holds_is_refused(tmp_path: Path) -> None:
+    policy = policies.parse(WIDE, tmp_path / "wide.toml")
+    with pytest.raises(QueryRefused, match="too large"):
+        parse("SELECT COUNT(*) FROM v WHERE x > CAST(1e39 AS FLOAT)", policy)
+
+
+def test_many_levels_are_written_out_or_refused(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "wide.duckdb")) as connection:
+        connection.execute("CREATE TABLE v (pid BIGINT, x DOUBLE, note VARCHAR, y DOUBLE)")
+    (tmp_path / "wide.toml").write_text(WIDE, encoding="utf-8")
+    db = sf.open(tmp_path / "wide.toml")
+    for levels in (10, 18, 24, 40):
+        ctes = ["c0 AS (SELECT pid, y AS z FROM v)"]
+        ctes += [f"c{i + 1} AS (SELECT pid, {'-(' * 10}z{')' * 10} AS z FROM c{i})" for i in range(levels)]
+        sql = f"WITH {', '.join(ctes)} SELECT SUM(z) FROM c{levels}"
+        try:
+            question = db.sql(sql, epsilon=1)
+        except QueryRefused:
+            assert levels > 20
+            continue
+        assert question.release().rows()

@@ -17,7 +17,7 @@ from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, notation
 from sfumato.queries.measures import measured
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.sql import parse, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,10 @@ def asked(
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, sql)
     facts: dict[str, Any] = {"declared": first, "policy": policy, "fitting": fitting}
-    return replace(planned(keeper, sql, plan, spend), **facts, tuned_for=tuned_for)
+    try:
+        return replace(planned(keeper, sql, plan, spend), **facts, tuned_for=tuned_for)
+    except RecursionError:
+        raise too_deep(sql) from None
 
 
 def planned(keeper: Keeper, told: str, plan: Plan, spend: Guarantee) -> Question:

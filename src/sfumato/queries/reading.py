@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -297,7 +298,10 @@ class Reader:
             exact = evaluate(literal, None)
             return constant(float(apply("to decimal", [exact, digits])), "number", digits)
         single = target.text() == "FLOAT"
-        return constant(apply("to single", [value]) if single else float(value), "number")
+        number = float(apply("to single", [value])) if single else float(value)
+        if math.isinf(number):
+            self.text.refuse(target, "that number is too large for it", "Write a smaller number.")
+        return constant(number, "number")
 
     def _decimals(self, target: Node) -> int:
         """How many decimals a DECIMAL has: three, if it does not say."""

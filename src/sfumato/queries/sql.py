@@ -42,7 +42,7 @@ def parse(sql: str, policy: Policy, measuring: Measuring = rewrite) -> Plan:
     try:
         return _asked(tree(sql), Text(sql, policy), measuring)
     except RecursionError:
-        raise _too_deep(sql) from None
+        raise too_deep(sql) from None
 
 
 def tree(sql: str, dialect: str = "duckdb") -> Node:
@@ -70,10 +70,11 @@ def tree(sql: str, dialect: str = "duckdb") -> Node:
         ) from None
     except RecursionError:
         pass
-    raise _too_deep(sql)
+    raise too_deep(sql)
 
 
-def _too_deep(sql: str) -> SyntaxRefused:
+def too_deep(sql: str) -> SyntaxRefused:
+    """A question that nothing here can walk through."""
     return SyntaxRefused(
         "the query is nested too deeply", "Write it with fewer parentheses and terms.", sql=sql
     )

@@ -78,6 +78,10 @@ class Adding:
         self.unit = None if self.below.unit is None else Column("t", "u", self.below.unit.type)
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.totals = Adder()
+        # by identity, beside what has it: to compare large expressions takes long
+        self._lowered: dict[int, tuple[Scalar, Expression]] = {}
+        self._named: dict[int, tuple[Expression, Column]] = {}
+        self._grids: dict[tuple[int, Clamp], tuple[Scalar, Expression]] = {}
         self.columns: dict[Expression, str] = {}  # what of a row is used, and what it is called
         self.hidden: list[Column] = []  # the keys of a row, where they are private
         self.raw: list[Expression] = []  # what is grouped by
@@ -116,11 +120,19 @@ class Adding:
         self.below.rows = filtered(self.below.rows, *conditions)
 
     def value(self, scalar: Scalar) -> Expression:
-        return lowered(scalar, self.below.column)
+        """An expression on a row; the same one is lowered once, however often it is used."""
+        known = self._lowered.get(id(scalar))
+        if known is None:
+            known = self._lowered[id(scalar)] = (scalar, lowered(scalar, self.below.column))
+        return known[1]
 
     def named(self, value: Expression) -> Column:
         """What an expression of a row is called: it is computed once, and short to refer to."""
-        return Column("t", self.columns.setdefault(value, f"x{len(self.columns)}"), value.type)
+        known = self._named.get(id(value))
+        if known is None:
+            column = Column("t", self.columns.setdefault(value, f"x{len(self.columns)}"), value.type)
+            known = self._named[id(value)] = (value, column)
+        return known[1]
 
     def there(self, value: Scalar) -> Column:
         """Something that is NULL where the value is: a clamped column is where the column is."""
@@ -128,6 +140,12 @@ class Adding:
 
     def on_grid(self, value: Scalar, clamp: Clamp) -> Expression:
         """A value as an integer; what is clamped to the same bounds need not be clamped twice."""
+        known = self._grids.get((id(value), clamp))
+        if known is None:
+            known = self._grids[id(value), clamp] = (value, self._on_grid(value, clamp))
+        return known[1]
+
+    def _on_grid(self, value: Scalar, clamp: Clamp) -> Expression:
         if found := self.stored(value, clamp):
             on, steps = found
             stored = self.beside(on.value)

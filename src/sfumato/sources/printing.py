@@ -223,21 +223,18 @@ class _Printer:
             case Apply("md5", arguments):
                 canonical = " || ".join(map(self.canonical, arguments))
                 return self.dialect.operations["md5"].format(canonical=canonical)
-            case Apply("cast", (_,), "text"):
-                return self.dialect.made["text"].format(self.applied(value))
-        return self.applied(value)
-
-    def applied(self, value: Apply) -> str:
         first = value.arguments[0]
-        word = first.value if isinstance(first, Constant) and first.value in WORDS else ""
-        texts = [self.text(each) for each in value.arguments]
-        return self.dialect.operations[value.operation].format(
+        unit = first.value if isinstance(first, Constant) and first.value in WORDS else ""
+        texts = list(map(self.text, value.arguments))
+        printed = self.dialect.operations[value.operation].format(
             *texts,
             all=", ".join(texts),
             rest=", ".join(texts[1:]),
             type=self.dialect.types[value.type],
-            word=word,
+            word=unit,
         )
+        is_text = value.operation == "cast" and value.type == "text"
+        return self.dialect.made["text"].format(printed) if is_text else printed
 
     def constant(self, constant: Constant) -> str:
         value, of = constant.value, constant.type

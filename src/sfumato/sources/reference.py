@@ -63,6 +63,7 @@ BITS: dict[Type, tuple[int, int]] = {
     "i128": (-(1 << 127), (1 << 127) - 1),
     "u64": (0, (1 << 64) - 1),
 }
+LARGEST_SINGLE = 3.4028235677973366e38  # from here on a double is no FLOAT
 SECOND = 10**6
 BORDERS = {  # how long units of time are, and when one begins
     "second": (SECOND, 0),
@@ -70,6 +71,7 @@ BORDERS = {  # how long units of time are, and when one begins
     "hour": (3600 * SECOND, 0),
     "week": (7 * DAY, -3 * DAY),
 }
+COMPARED = ("=", "<>", "<", "<=", ">", ">=", "within")
 TEXTS = (
     *("like", "ilike", "starts with", "contains", "lower", "upper", "trim", "left", "right", "substring"),
     *("concat", "length"),
@@ -284,10 +286,18 @@ class _Engine:
             return _constant(found, of) if operation == "trunc" else found
         if operation in ("lower", "upper"):
             return "".join(_letter(each, operation) for each in values[0])
+        if operation == "ilike":
+            return functions.apply("like", ["".join(_letter(x, "lower") for x in each) for each in values])
         if operation in TEXTS:
             return functions.apply(operation, values)
+        if operation in COMPARED and len({_family(each.type) for each in expression.arguments}) > 1:
+            raise TypeError(f"{operation} of {' and '.join(each.type for each in expression.arguments)}")
         found = STRICT[operation](*values)
         return _fitting(found, of) if of in BITS else found
+
+
+def _family(of: Type) -> str:
+    return "number" if of in BITS or of in ("f32", "f64") else of
 
 
 def _wild(values: list[float]) -> float | None:
@@ -377,6 +387,10 @@ def _cast(value: Any, before: Type, of: Type, *, strict: bool) -> Any:
     if of == "f64":
         return float(value)
     if of == "f32":
+        if math.isfinite(value) and abs(value) >= LARGEST_SINGLE:
+            if strict:
+                raise OverflowError(f"{value} is no {of}")
+            return None
         return struct.unpack("f", struct.pack("f", value))[0]
     if of == "date" and before == "timestamp":
         return value if math.isinf(value) else value // DAY
