@@ -66,7 +66,7 @@ CASES = [(name, sql) for name in ("person", "row", "clinic") for sql in golden(n
 CASES += [("strange", sql) for sql in STRANGE_PLANS]
 
 
-SOME = [pytest.param(*case, marks=pytest.mark.slow if i % 12 else ()) for i, case in enumerate(CASES)]
+SOME = [pytest.param(*case, marks=pytest.mark.slow if i % 60 else ()) for i, case in enumerate(CASES)]
 
 
 @pytest.mark.parametrize(("name", "sql"), SOME)
@@ -326,6 +326,7 @@ class Together(ByRows):
         return cls(one, other, form["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["", " GROUP BY ward"])
 def test_another_measure_is_one_class(keys: str) -> None:
     """It is lowered, run by both engines, read back and bounded, and nothing else in the house knows it."""
