@@ -49,8 +49,8 @@ class Names:
         under them may be about the other."""
         paid = "" if tune is None else str(tune.amount)
         asked = [forms.asked(plan, self.policy, place, tune=paid) for place in self.places]
-        found = tuple(notation.digest(notation.unmarked(each)) for each in asked)
-        return found if found != self.keys(plan, tune) else ()
+        formerly = [notation.unmarked(each) for each in asked]
+        return () if formerly == asked else tuple(map(notation.digest, formerly))
 
     def former(self, plan: Plan) -> str:
         """What a question was called, with the caps it had."""
