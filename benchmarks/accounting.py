@@ -35,9 +35,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.postgres import serving
 
-from sfumato.budget import Ledger, record
-from sfumato.budget.ledger import _Ticket
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget import Ledger
+from sfumato.budget.accounting.loss import PrivacyLoss
+from sfumato.budget.ledger import record
+from sfumato.budget.ledger.ledger import _Ticket
 from sfumato.mechanisms import (
     Distance,
     Distances,
@@ -337,11 +338,11 @@ def gate(history: int, folder: Path) -> float:
         assert ledger.store.alone()
         with ledger.store.writing():
             begun = time.perf_counter()
-            ledger.book.check_end()
-            ledger.book.perform(asked_for)
+            ledger.chain.check_end()
+            ledger.chain.perform(asked_for)
             times.append(time.perf_counter() - begun)
-        ledger.book.note_witness()
-        ledger.book.left()
+        ledger.chain.note_witness()
+        ledger.chain.left()
         ledger.store.leave()
     return sorted(times)[len(times) // 2] * 1000
 

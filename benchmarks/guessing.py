@@ -38,7 +38,7 @@ from sfumato.utility.goals import (
     near,
     tight,
 )
-from sfumato.utility.guessing import Column, about, above, epsilon_for, worst_value
+from sfumato.utility.guessing import Belief, about, above, epsilon_for, worst_value
 
 EPSILONS = (0.05, 0.3, 1.0, 3.0)
 
@@ -61,7 +61,7 @@ def bounds(n: int, reaches: tuple[int, ...]) -> list[Bar]:
     below = below_lp = tent = 0.0
     cases = 0
     for belief, epsilon, reach in itertools.product(priors(n), EPSILONS, reaches):
-        column = Column(np.array([float(mass) for mass in belief.masses]))
+        column = Belief(np.array([float(mass) for mass in belief.masses]))
         table = geometric(n, epsilon)
         attained = float(gained(table, belief, near(reach)))
         most = 0.0
@@ -76,7 +76,7 @@ def bounds(n: int, reaches: tuple[int, ...]) -> list[Bar]:
             most, cases = max(most, found.advantage), cases + 1
         below = max(below, attained - most, attained - worst_value(column, reach, epsilon)[1])
     for belief, epsilon in itertools.product(priors(n), EPSILONS):  # a fact
-        column = Column(np.array([float(mass) for mass in belief.masses]))
+        column = Belief(np.array([float(mass) for mass in belief.masses]))
         attained = float(gained(geometric(n, epsilon), belief, fact((n // 3).__le__)))
         below = max(below, attained - max(side.advantage for side in above(column, n // 3, epsilon)))
         cases += 1
@@ -104,9 +104,9 @@ def bounds(n: int, reaches: tuple[int, ...]) -> list[Bar]:
 def large(n: int) -> list[Bar]:
     values = np.arange(n)
     columns = {
-        "uniform": Column(np.full(n, 1 / n), unit=n - 1),
-        "bell": Column.normal(n / 3, n / 10, low=0, high=n - 1, unit=n - 1),
-        "waves": Column((1 + np.sin(values / 50)) / (1 + np.sin(values / 50)).sum(), unit=n - 1),
+        "uniform": Belief(np.full(n, 1 / n), unit=n - 1),
+        "bell": Belief.normal(n / 3, n / 10, low=0, high=n - 1, unit=n - 1),
+        "waves": Belief((1 + np.sin(values / 50)) / (1 + np.sin(values / 50)).sum(), unit=n - 1),
     }
     slowest = inverting = over = under = 0.0
     for name, column in columns.items():

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 
 import sfumato as sf
-from sfumato.server.people import People
+from sfumato.server.desk.people import People
 from sfumato.sources.duckdb import build
 
 POLICY = """

@@ -10,10 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from sfumato.budget import Ledger, Share
-from sfumato.budget.filters import odometer, stopping
-from sfumato.budget.limits import error_against_few, few, laplace_radius
-from sfumato.budget.loss import PrivacyLoss
-from sfumato.budget.rules import best
+from sfumato.budget.accounting.filters import odometer, stopping
+from sfumato.budget.accounting.limits import error_against_few, few, laplace_radius
+from sfumato.budget.accounting.loss import PrivacyLoss
+from sfumato.budget.accounting.rules import best
 from sfumato.errors import BudgetExceeded
 from sfumato.mechanisms import Distance, Distances, Gaussian, Geometric, Guarantee, Step
 

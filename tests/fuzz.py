@@ -40,7 +40,7 @@ from sfumato.sources.schema import Found, kind_of, scale_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sfumato.queries.declared import Column, Table, Value
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Value
     from sfumato.queries.policy import Policy
 
 Kind = str
@@ -831,7 +831,7 @@ class Grammar:
 
     # relations
 
-    def _relation(self, depth: int, table: Table | None = None) -> Relation:
+    def _relation(self, depth: int, table: DeclaredTable | None = None) -> Relation:
         private = [each for each in self.policy.tables if not each.public]
         if depth <= 0 or table is not None:
             return self._table(table or self.rng.choice(private), self._often(0.3))
@@ -846,7 +846,7 @@ class Grammar:
         }
         return self.rng.choices(list(ways), list(ways.values()))[0](depth)
 
-    def _table(self, table: Table, aliased: bool) -> Relation:
+    def _table(self, table: DeclaredTable, aliased: bool) -> Relation:
         if table.through is not None:
             self._use("link")
         alias = self._name("t") if aliased else ""
@@ -861,7 +861,7 @@ class Grammar:
         sql = quoted(table.name) + (f" AS {alias}" if alias else "")
         return Relation(sql, tuple(made), owner, table.rows_per_person or 1, direct=True)
 
-    def _column(self, column: Column, alias: str, role: str) -> Expr:
+    def _column(self, column: DeclaredColumn, alias: str, role: str) -> Expr:
         low = high = None
         if column.low is not None and column.high is not None:
             low, high = float(column.low), float(column.high)

@@ -42,7 +42,7 @@ from tests.neighbours import links
 from tests.places import DATABASE, KINDS, columns_for, fill, settled
 
 from sfumato.budget import Receipt
-from sfumato.curator.calibrate import Query as Calibrated
+from sfumato.curator.calibrate import Calibration as Calibrated
 from sfumato.curator.calibrate import calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.intervals import Errors, uses
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sfumato.curator.linear import Ends
-    from sfumato.queries.declared import Table, Value
+    from sfumato.queries.declared import DeclaredTable, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Expression, Having, Plan
@@ -274,7 +274,9 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
         case Chosen(measure):
             spread = errors.measures[measure]
             assert isinstance(spread, Spread)
-            return 2 * float(spread.clamp.step)  # both neighbours were floored, and what lies between them
+            scale = spread.value.domain.scale  # what lies between two decimals is one for the engine, too
+            between = 0.0 if scale is None else 10.0**-scale
+            return 2 * float(spread.clamp.step) + between  # both neighbours were floored
         case Arithmetic(operator, left, right):
             return _combined(operator, left, right, errors, vector, rows)
         case Function(name, arguments):
@@ -981,6 +983,9 @@ class Meanings(Grammar):
     def _number(self, columns: Sequence[Expr], depth: int) -> Expr:
         if depth > 0 and self._often(0.04):  # in no bounds of its own
             return Expr(f"LENGTH({self._text(columns, 0).sql})", "integer", 0, 200)
+        if depth > 0 and self._often(0.04):
+            whole = f"{self.rng.choice(['', 'FLOOR', 'CEIL'])}({super()._number(columns, depth - 1).sql})"
+            return Expr(f"LENGTH(CAST({whole} AS VARCHAR))", "integer", 0, 200)
         return super()._number(columns, depth)
 
     def _function(self, columns: Sequence[Expr], depth: int) -> Expr:
@@ -1087,7 +1092,7 @@ class Meanings(Grammar):
 
     # relations
 
-    def _relation(self, depth: int, table: Table | None = None) -> Relation:
+    def _relation(self, depth: int, table: DeclaredTable | None = None) -> Relation:
         if depth > 0 and table is None and self._often(0.45):
             return self._kept(depth)
         return super()._relation(depth, table)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
-    from sfumato.queries.declared import Column, Table
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
@@ -111,7 +111,7 @@ class Domain:
     bounded: bool
 
 
-def domain(connection: duckdb.DuckDBPyConnection, column: Column, engine_type: str) -> Domain:
+def domain(connection: duckdb.DuckDBPyConnection, column: DeclaredColumn, engine_type: str) -> Domain:
     """Every value worth trying that the column's type can hold."""
     kept = _fitting(connection, _candidates(column), engine_type)
     if column.kind == "integer":  # the ends of the type are found by trying
@@ -153,7 +153,7 @@ def _beyond(
     return tuple(text for (text,) in found)
 
 
-def _ends_in_time(column: Column) -> tuple[datetime.datetime, datetime.datetime] | None:
+def _ends_in_time(column: DeclaredColumn) -> tuple[datetime.datetime, datetime.datetime] | None:
     """The first and the last moment of a date or timestamp with bounds."""
     if column.since is None or column.until is None:
         return None
@@ -162,7 +162,7 @@ def _ends_in_time(column: Column) -> tuple[datetime.datetime, datetime.datetime]
     return datetime.datetime.combine(column.since, midnight), datetime.datetime.combine(column.until, last)
 
 
-def _candidates(column: Column) -> Iterator[str]:
+def _candidates(column: DeclaredColumn) -> Iterator[str]:
     yield from (str(key) for key in column.keys or ())
     match column.kind:
         case "integer":
@@ -179,7 +179,7 @@ def _candidates(column: Column) -> Iterator[str]:
             yield from _days(column)
 
 
-def _integers(column: Column) -> Iterator[int]:
+def _integers(column: DeclaredColumn) -> Iterator[int]:
     yield from (0, 1, -1, 7, 42)
     for key in column.keys or ():
         assert isinstance(key, int)
@@ -191,7 +191,7 @@ def _integers(column: Column) -> Iterator[int]:
     yield from (11, 12, 13, -14, 100, 2**53, 2**53 + 1, -(2**53), -(2**53) - 1)  # where doubles have holes
 
 
-def _numbers(column: Column) -> Iterator[float]:
+def _numbers(column: DeclaredColumn) -> Iterator[float]:
     inf = math.inf
     yield from (0.0, -0.0, 5e-324, -5e-324, 1e-300, 12.5, 1e38, -1e38, 1e308, -1e308, inf, -inf, math.nan)
     if column.low is not None and column.high is not None:
@@ -203,7 +203,7 @@ def _numbers(column: Column) -> Iterator[float]:
         yield from (middle, middle + step / 3, middle - step / 3)  # off the grid
 
 
-def _texts(column: Column) -> Iterator[str]:
+def _texts(column: DeclaredColumn) -> Iterator[str]:
     for key in column.keys or ():
         text = str(key)
         yield from (text.lower(), text.upper(), f"{text} ", f" {text}", text * 2, text[:-1])
@@ -213,7 +213,7 @@ def _texts(column: Column) -> Iterator[str]:
     yield "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
-def _days(column: Column) -> Iterator[str]:
+def _days(column: DeclaredColumn) -> Iterator[str]:
     for key in column.keys or ():
         assert isinstance(key, datetime.date)
         for days in (-1, 1):
@@ -256,7 +256,7 @@ class Shape:
 class Maker:
     """Draws rows of one table."""
 
-    table: Table
+    table: DeclaredTable
     domains: tuple[Domain, ...]
     rng: random.Random
     heavy: int = 20_000  # rows of one person, where a shape asks for many
@@ -694,7 +694,7 @@ class Neighbourhood:
         self._run(f"CREATE OR REPLACE TEMP TABLE described ({self._columns[table]})")
         return {row[0]: row[1] for row in self._run("DESCRIBE described")}
 
-    def _maker(self, table: Table) -> Maker:
+    def _maker(self, table: DeclaredTable) -> Maker:
         assert self._connection is not None
         types = self._types[table.name]
         domains = [domain(self._connection, column, types[column.name]) for column in table.columns]
@@ -888,7 +888,7 @@ class Neighbourhood:
             self.insert(schema, table, rows)
         return schema
 
-    def _public_rows(self, table: Table) -> list[Row]:
+    def _public_rows(self, table: DeclaredTable) -> list[Row]:
         """What everybody may know: all keys taken from here, many of them more than once, and NULLs."""
         assert self._connection is not None
         types = self._types.get(table.name, {})

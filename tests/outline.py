@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sfumato.sources.work import (
-    Among,
-    Column,
-    Constant,
+    ColumnValue,
+    ConstantValue,
     Expression,
     Filter,
     Given,
     Group,
-    Join,
+    JoinedRows,
     Keys,
     Rank,
     Repeat,
     Rows,
     Select,
-    Table,
+    SemiJoin,
+    TableRows,
     Totals,
-    Union,
+    UnitedRows,
     Use,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sfumato.sources.work import Query, Work
+    from sfumato.sources.work import EngineQuery, Work
 
 INFIX = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "and", "or", "divide", "modulo", "quotient")
 
@@ -39,7 +39,7 @@ def outline(work: Work) -> Iterator[str]:
         yield from _query(query)
 
 
-def _query(query: Query) -> Iterator[str]:
+def _query(query: EngineQuery) -> Iterator[str]:
     for each in query.shared:
         once = {True: " (once)", False: " (each time)", None: ""}[each.once]
         yield f"  {each.name}{once}:"
@@ -56,7 +56,7 @@ def _rows(rows: Rows, depth: int) -> Iterator[str]:
 
 def _told(rows: Rows) -> tuple[str, tuple[Rows, ...]]:
     match rows:
-        case Table(alias, table):
+        case TableRows(alias, table):
             return f"{alias}: table {table}", ()
         case Keys(alias, values, of):
             return f"{alias}: {len(values)} public keys of type {of} from {values[0]!r}", ()
@@ -66,9 +66,9 @@ def _told(rows: Rows) -> tuple[str, tuple[Rows, ...]]:
             return f"{alias}: {name}", ()
         case Filter(inner, condition):
             return f"where {said(condition)}", (inner,)
-        case Join(left, right, on, outer):
+        case JoinedRows(left, right, on, outer):
             return f"{'left ' if outer else ''}join on {_all(on)}", (left, right)
-        case Among(inner, subject, other, value, negated):
+        case SemiJoin(inner, subject, other, value, negated):
             word = "not among" if negated else "among"
             return f"where {said(subject)} {word} {said(value)}", (inner, other)
         case Select(alias, inner, columns):
@@ -82,7 +82,7 @@ def _told(rows: Rows) -> tuple[str, tuple[Rows, ...]]:
             )
         case Repeat(alias, inner, columns, times, name):
             return f"{alias}: repeat {name} times {said(times)}: {_named(columns)}", (inner,)
-        case Union(alias, parts):
+        case UnitedRows(alias, parts):
             return f"{alias}: union", parts
 
 
@@ -101,9 +101,9 @@ def _all(values: Iterable[Expression]) -> str:
 def said(value: Expression) -> str:
     """An expression; the type of a constant or of a cast stands behind it."""
     match value:
-        case Column(alias, name):
+        case ColumnValue(alias, name):
             return f"{alias}.{name}"
-        case Constant(known, of, bare):
+        case ConstantValue(known, of, bare):
             return f"{known!r}" if bare or of == "text" else f"{known!r}:{of}"
     arguments = [said(each) for each in value.arguments]
     if value.operation in ("cast", "try cast"):

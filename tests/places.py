@@ -30,7 +30,7 @@ from sfumato.sources.duckdb import DuckDB, prepare, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sfumato.queries.declared import Column, Table
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
     from sfumato.queries.policy import Policy
 
 KINDS = ("duckdb", "parquet", "prepared", "tuned", "prepared parquet", "prepared tuned", "tuned parquet")
@@ -123,7 +123,7 @@ def _tuned(text: str, policy: Policy, connection: duckdb.DuckDBPyConnection) -> 
     return text
 
 
-def _tuning(connection: duckdb.DuckDBPyConnection, policy: Policy, table: Table) -> Tuning:
+def _tuning(connection: duckdb.DuckDBPyConnection, policy: Policy, table: DeclaredTable) -> Tuning:
     source, unit = f"{quoted(table.name)} AS t", f"t.{quoted(table.unit or '')}"
     if table.through is not None:
         target, key = table.through
@@ -137,7 +137,7 @@ def _tuning(connection: duckdb.DuckDBPyConnection, policy: Policy, table: Table)
         found = connection.execute(f"SELECT {amount} FROM {source} GROUP BY {unit}").fetchall()
         return histogram([ROOM * int(held) for (held,) in found], nodes)
 
-    def column(each: Column) -> TunedColumn:
+    def column(each: DeclaredColumn) -> TunedColumn:
         steps = f"FLOOR(CAST(t.{quoted(each.name)} AS DOUBLE) * {2.0**each.exponent})"
         ((middle,),) = connection.execute(f"SELECT COALESCE(AVG({steps}), 0) FROM {source}").fetchall()
         centre = Fraction(math.floor(middle), 2**each.exponent)

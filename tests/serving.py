@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 from tests.support import children
 
-from sfumato.server.people import People
+from sfumato.server.desk.people import People
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

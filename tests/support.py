@@ -21,7 +21,7 @@ from sfumato.sources.duckdb import DuckDB
 from sfumato.sources.lower import lower
 from sfumato.sources.printing import printed, statements
 from sfumato.sources.relations import Lowering
-from sfumato.sources.work import Group, Query, Totals
+from sfumato.sources.work import EngineQuery, Group, Totals
 
 if TYPE_CHECKING:
     import random
@@ -51,7 +51,7 @@ def rows_made(plan: Plan) -> str:
     lowering = Lowering(None, "hash")
     rows = lowering.of(plan.relation, plan.shown).rows
     counted = Group("n", rows, (), (("n", Totals("count")),))
-    return printed(Query(counted, tuple(lowering.shared)), DUCKDB)
+    return printed(EngineQuery(counted, tuple(lowering.shared)), DUCKDB)
 
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import mechanisms
-from sfumato.budget import record
+from sfumato.budget.ledger import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "anonymity": set(),
     "workloads": SPINE,
     "learning": SPINE,
-    "client": {"curator", "queries", "exact"},
+    "client": {"curator", "queries", "mechanisms", "exact"},
     "curator": {"sources", "queries", "utility", *SPINE},
 }
 ALLOWED["server"] = set(ALLOWED)
@@ -52,8 +52,8 @@ ENGINES = {
     "cryptography": "exact/coins.py",
     "numba": "exact/compiled.py",
     "highspy": "utility/programs.py",
-    "psycopg": "budget/postgres.py",
-    "sqlite3": "budget/store.py",
+    "psycopg": "budget/ledger/postgres.py",
+    "sqlite3": "budget/ledger/store.py",
     "tomllib": "queries/policy.py",
 }
 RANDOMNESS = {"random", "secrets", "numpy.random", "uuid"}
@@ -106,6 +106,50 @@ def test_a_room_imports_only_the_rooms_it_may(path: Path) -> None:
         assert (ours(imports(path)) & set(ALLOWED)) - {here} <= ALLOWED[here]
 
 
+# Rooms with rooms of their own: which of them each may import.
+WITHIN: dict[str, dict[str, set[str]]] = {
+    "server": {
+        "desk": set(),
+        "catalog": set(),
+        "http": {"desk", "catalog"},
+        "postgres": {"desk", "catalog"},
+        "workers": {"desk", "http", "postgres"},
+    },
+    "budget": {"accounting": set(), "ledger": {"accounting"}},
+}
+
+
+@pytest.mark.parametrize("outer", WITHIN)
+def test_rooms_within_a_room_import_only_what_they_may(outer: str) -> None:
+    """Also through the package itself: `from sfumato.budget import Ledger` is an arrow to the ledger."""
+    exported = {
+        name.rsplit(".", 1)[1]: name.split(".")[2]
+        for name in imports(SOURCE / outer / "__init__.py")
+        if name.startswith(f"sfumato.{outer}.") and name.count(".") > 3
+    }
+    allowed = WITHIN[outer]
+    seen = set()
+    for path in (SOURCE / outer).rglob("*.py"):
+        parts = path.relative_to(SOURCE / outer).parts
+        if parts == ("__init__.py",):
+            continue
+        here = parts[0].removesuffix(".py")
+        seen.add(here)
+        found = {name.split(".")[2] for name in imports(path) if name.startswith(f"sfumato.{outer}.")}
+        found = {exported.get(name, name) for name in found}
+        assert found & set(allowed) - {here} <= allowed[here], path
+    assert seen == set(allowed)
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    where = defaultdict(list)
+    for path in FILES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                where[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}
+
+
 def test_modules_have_no_cycles() -> None:
     modules = {"sfumato." + ".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in FILES}
     arrows = {
@@ -141,7 +185,7 @@ def test_only_coins_make_random_bits(path: Path) -> None:
 
 def test_only_the_ledger_opens_a_secret() -> None:
     users = {str(path.relative_to(SOURCE)) for path in FILES if "unseal" in path.read_text(encoding="utf-8")}
-    assert users == {"exact/secret.py", "budget/ledger.py"}
+    assert users == {"exact/secret.py", "budget/ledger/ledger.py"}
 
 
 def test_only_the_path_charges_and_stores() -> None:
@@ -194,7 +238,7 @@ def test_no_blanket_exception_carries_on() -> None:
     """Only where one fixed error replaces it, numpy replaces a broken compiler, or it is what we measure."""
     allowed = {
         SOURCE / "exact" / "secret.py",
-        SOURCE / "budget" / "ledger.py",
+        SOURCE / "budget" / "ledger" / "ledger.py",
         SOURCE / "exact" / "bulk.py",
         SOURCE / "attacks" / "subjects.py",  # what somebody else's function raises is an output
         SOURCE / "attacks" / "outputs.py",  # and what cannot even be printed

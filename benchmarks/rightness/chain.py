@@ -12,9 +12,9 @@ from scipy.stats import ks_2samp
 from tests.serving import Server, serving
 
 import sfumato as sf
-from sfumato.server import owner
-from sfumato.server.deadlines import deadline
-from sfumato.server.people import People
+from sfumato.server.desk import owner
+from sfumato.server.desk.deadlines import deadline
+from sfumato.server.desk.people import People
 
 if TYPE_CHECKING:
     from pathlib import Path

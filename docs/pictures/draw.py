@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sfumato.mechanisms as dp
 from sfumato.attacks.audit import bound
-from sfumato.budget import composition as rule
-from sfumato.budget import filters, limits, rules
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.accounting import composition as rule
+from sfumato.budget.accounting import filters, limits, rules
+from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
 from sfumato.mechanisms import dependent, meaning
-from sfumato.server.deadlines import doublings
+from sfumato.server.desk.deadlines import doublings
 from sfumato.utility import gain as gains
 from sfumato.utility.leakage import vulnerability
 from sfumato.utility.optimal import optimal, path

@@ -14,16 +14,20 @@
     ├── LedgerError           the ledger file cannot be used
     ├── SourceError           the database cannot be opened, or does not fit the policy
     │   └── NotRead           the owner has not read the files through as they are: nothing was spent
-    ├── AccessDenied          a server does not know who asks, or does not let her do that
+    ├── AccessDenied          a server does not know who asks
+    │   └── NotAllowed        it does, and this role may not do that
     ├── TooMany               a server is asked too much at once: when to ask again
-    ├── Stopped               too many answers of hers came late or failed; the owner must look
-    │   └── Halted            this question was stopped because it ran too long; the owner must look
+    ├── Stopped               too many answers to one analyst were late or failed; the owner must review them
+    │   └── Halted            this question was stopped because it ran too long; the owner must review it
     ├── KeyReused             an idempotency key that stands for something else
     ├── ServerError           a server, or its file of people, cannot be used
     └── QueryFailed           the engine failed after the charge: one fixed message
 
 Everything above `QueryFailed` is decided before a row is read, so its message may say whatever helps.
 `QueryFailed` comes after, so it says the same in every case (law 3: errors are outputs).
+
+Programs decide by attributes, never by the text, which may be improved at any time: `code` is a name that
+stays, `status` the one of HTTP, `sqlstate` the one of SQL, and `spent` whether this call spent anything.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ __all__ = [
     "KeyReused",
     "LedgerError",
     "MissingBound",
+    "NotAllowed",
     "NotRead",
     "PolicyError",
     "PromiseBroken",
@@ -62,17 +67,26 @@ __all__ = [
 class SfumatoError(Exception):
     """The root: `except sfumato.SfumatoError` catches everything we raise on purpose."""
 
+    code = "error"
+    status = 500
+    sqlstate = "XX000"
+    spent = False
+
 
 class InvalidParameter(SfumatoError, ValueError):
     """An argument outside its range."""
 
-    def __init__(self, name: str, value: object, advice: str) -> None:
+    code, status, sqlstate = "invalid_parameter", 422, "22023"
+
+    def __init__(self, name: str, value: object, advice: str, *, problem: str = "") -> None:
         self.name, self.value, self.advice = name, value, advice
-        super().__init__(f"{name} = {_shown(value)} cannot be used: {advice}")
+        super().__init__(f"{problem or f'{name} = {_shown(value)} cannot be used'}: {advice}")
 
 
 class ConversationEnded(SfumatoError):
     """A conversation has given all the answers it was charged for."""
+
+    code, status, sqlstate = "conversation_ended", 409, "55000"
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -94,6 +108,8 @@ def _shown(value: object) -> str:
 class PolicyError(SfumatoError):
     """The policy file says something that cannot be meant."""
 
+    code, status, sqlstate = "invalid_policy", 503, "58000"
+
     def __init__(self, file: str, line: int | None, key: str, problem: str, advice: str) -> None:
         self.file, self.line, self.key, self.problem, self.advice = file, line, key, problem, advice
         where = f"{file}, line {line}" if line else file
@@ -103,6 +119,10 @@ class PolicyError(SfumatoError):
 
 class QueryRefused(SfumatoError):
     """A query we will not run. Decided from public facts alone, so it costs nothing."""
+
+    code, status, sqlstate = "query_refused", 422, "0A000"
+
+    was_answered = False  # by an earlier version, which read it otherwise than SQL does
 
     def __init__(
         self, problem: str, advice: str, *, sql: str = "", span: tuple[int, int] | None = None
@@ -115,14 +135,23 @@ class QueryRefused(SfumatoError):
 class SyntaxRefused(QueryRefused):
     """The text is not SQL we can read."""
 
+    code, sqlstate = "syntax_error", "42601"
+
+
+# of names that are not there, by what they would name; else those of columns
+SQLSTATES = {"table": "42P01", "table in the catalog": "42P01", "setting": "42704"}
+
 
 class UnknownName(QueryRefused):
     """No such table or column."""
+
+    code = "unknown_name"
 
     def __init__(
         self, kind: str, name: str, known: Iterable[str], *, sql: str, span: tuple[int, int] | None
     ) -> None:
         self.kind, self.name, self.known = kind, name, tuple(known)
+        self.sqlstate = SQLSTATES.get(kind, "42703")
         self.nearest = tuple(nearest(name, self.known))
         if self.nearest:
             advice = f"Did you mean {' or '.join(self.nearest)}?"
@@ -133,6 +162,8 @@ class UnknownName(QueryRefused):
 
 class MissingBound(QueryRefused):
     """A column lacks the declaration this query needs."""
+
+    code = "missing_bound"
 
     def __init__(
         self, problem: str, file: str, line_to_add: str, *, sql: str, span: tuple[int, int] | None
@@ -149,9 +180,13 @@ class MissingBound(QueryRefused):
 class Unsupported(QueryRefused):
     """SQL that is not proven stable."""
 
+    code = "unsupported"
+
 
 class BudgetExceeded(SfumatoError):
-    """The database, or the share of whoever asks, has less budget left than the query asks for."""
+    """The database, or the analyst's share of it, has less budget left than the query asks for."""
+
+    code, status, sqlstate = "budget_exceeded", 402, "53400"
 
     def __init__(self, whose: str, asked: str, left: str, owner_advice: str, least: str = "") -> None:
         """`least` is what a question costs at least, if less than that is left."""
@@ -170,6 +205,8 @@ class BudgetExceeded(SfumatoError):
 class PromiseBroken(BudgetExceeded):
     """There is budget left, but an answer at this price would break a promise of the owner."""
 
+    code = "promise_broken"
+
     def __init__(self, name: str, asked: str, left: str, promise: str) -> None:
         self.whose, self.asked, self.left = name, asked, left
         SfumatoError.__init__(
@@ -183,13 +220,19 @@ class PromiseBroken(BudgetExceeded):
 class LedgerError(SfumatoError):
     """The ledger file cannot be used."""
 
+    code, status, sqlstate = "ledger_unavailable", 503, "58000"
+
 
 class SourceError(SfumatoError):
     """The database cannot be opened, or does not fit the policy."""
 
+    code, status, sqlstate = "source_unavailable", 503, "58000"
+
 
 class NotRead(SourceError):
     """The owner has not read the files through as they are. It never says why: the reason may be a value."""
+
+    code = "files_not_read"
 
     def __init__(self, path: str, policy: str) -> None:
         self.path, self.policy = path, policy
@@ -201,11 +244,21 @@ class NotRead(SourceError):
 
 
 class AccessDenied(SfumatoError):
-    """A server does not know who asks, or does not let her do that."""
+    """A server does not know who asks."""
+
+    code, status, sqlstate = "access_denied", 401, "42501"
+
+
+class NotAllowed(AccessDenied):
+    """The role of the caller does not include this."""
+
+    code, status = "not_allowed", 403
 
 
 class TooMany(SfumatoError):
     """A server is asked too much at once; nothing was spent."""
+
+    code, status, sqlstate = "too_many_requests", 429, "53300"
 
     def __init__(self, what: str, seconds: float) -> None:
         self.seconds = seconds
@@ -215,47 +268,56 @@ class TooMany(SfumatoError):
 class Stopped(SfumatoError):
     """Too many answers of one analyst came late or failed, which tells something about the data."""
 
+    code, status, sqlstate = "analyst_suspended", 403, "42501"
+
     def __init__(self, name: str, times: int) -> None:
         self.name, self.times = name, times
         super().__init__(
-            f"deadlines of {name!r} were missed or her questions failed {times} times (a deadline that is "
-            "doubled twice counts twice). Each time may tell something about the data that no budget pays "
-            "for, so new questions wait until the owner has looked. Nothing was spent; earlier questions are "
-            "still repeated. The owner can let her go on: "
-            f"sfumato user look POLICY {name}"
+            f"{times} answers to {name!r} were late or failed (a deadline that was doubled twice counts "
+            "twice). Each of them may reveal something about the data that no budget pays for, so new "
+            "questions are suspended until the owner has reviewed them. Nothing was spent; earlier questions "
+            f"can still be repeated. The owner lifts the suspension: sfumato user review POLICY {name}"
         )
 
 
 class Halted(Stopped):
-    """A question that ran too long was stopped, and is not run again before the owner has looked."""
+    """A question that ran too long was stopped, and is not run again before the owner has reviewed it."""
+
+    code = "question_suspended"
 
     def __init__(self, database: str, receipt: int) -> None:
         self.database, self.receipt = database, receipt
         SfumatoError.__init__(
             self,
             f"this question was charged (receipt {receipt}) and then stopped, because it ran too long. It is "
-            "not run again until the owner has looked. Nothing more was spent, and nothing will be: after "
-            "that, the same question redeems its receipt. The owner can let it run again: "
-            "sfumato user look POLICY NAME",
+            "not run again until the owner has reviewed it. Nothing more was spent, and nothing will be: "
+            "after that, the same question redeems its receipt. The owner allows it to run again: "
+            "sfumato user review POLICY NAME",
         )
 
 
 class KeyReused(SfumatoError):
     """An idempotency key stands for one question at one price, for ever."""
 
+    code, status, sqlstate = "key_reused", 409, "22023"
+
 
 class ServerError(SfumatoError):
     """A server, or its file of people, cannot be used."""
+
+    code, status, sqlstate = "server_unavailable", 503, "58000"
 
 
 class QueryFailed(SfumatoError):
     """The engine failed after the charge. The message never says why: the reason may be private."""
 
+    code, status, sqlstate, spent = "query_failed", 500, "58000", True
+
     def __init__(self) -> None:
         super().__init__(
             "the query could not be completed. Its charge stays in the ledger and its receipt is open: "
             "asking the same question again redeems it without a new charge, or says that the owner must "
-            "look first. "
+            "review it first. "
             "The reason is withheld from analysts because it may depend on private data; "
             "the owner can run the engine on a copy to find it."
         )

@@ -61,7 +61,7 @@ INIT += ["--public", "wards"]
 
 def test_from_a_database_to_an_empty_budget(clinic: Path) -> None:
     assert "wrote clinic.toml" in run(*INIT, folder=clinic).stdout
-    assert "clinic.toml is right." in run("check", "clinic.toml", folder=clinic).stdout
+    assert "clinic.toml is valid." in run("check", "clinic.toml", folder=clinic).stdout
     sql = "SELECT ward, COUNT(*) AS n, AVG(age) AS mean FROM visits GROUP BY ward"
     explained = run("explain", "clinic.toml", sql, "-e", "0.6", "--engine-sql", folder=clinic).stdout
     assert "No row was read and nothing was spent." in explained
@@ -132,7 +132,7 @@ def test_csv_and_other_levels(clinic: Path) -> None:
         (
             ["sql", "clinic.toml", "SELECT COUNT(*) FROM visits"],
             1,
-            "say what the question may cost: epsilon=",
+            "no price given: say what the question may cost: --epsilon 0.1",
         ),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "--rho", "1"], 1, "counts epsilon"),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--delta", "1e-6"], 1, "none for"),
@@ -540,7 +540,7 @@ def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Pat
         "name a table of persons"
         in run("tune", "clinic.toml", "wards", "-e", "0.1", folder=clinic, code=1).stderr
     )
-    assert "may cost: epsilon=" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
+    assert "may cost: --epsilon 0.1" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr
     refused = run("tune", "clinic.toml", "visits", "-e", "5", folder=clinic, code=1)
     assert "has only" in refused.stderr
 

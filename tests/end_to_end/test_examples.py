@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfumato import mechanisms
-from sfumato.budget import record
+from sfumato.budget.ledger import record
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 

@@ -174,7 +174,7 @@ def test_a_process_killed_in_the_middle_of_a_commit_holds_nobody_up(policy: Path
         ledger: Ledger = sf.open(policy).ledger
         assert ledger.store.alone()
         with ledger.store.writing():
-            ledger.book.append("note", 0, {})
+            ledger.chain.append("note", 0, {})
             os.write(tell, b"x")
             time.sleep(60)
     os.read(held, 1)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.laws.test_samplers import given_success
 
 from sfumato.exact import bulk, numbers
-from sfumato.exact.bulk import NUMPY, Bell, Cuts, Lookup
+from sfumato.exact.bulk import NUMPY, Bell, Cuts, InverseTable
 from sfumato.exact.coins import Coins, SystemCoins, Tape, walk
 from sfumato.exact.numbers import Interval
 
@@ -117,7 +117,7 @@ def test_a_split_law_is_the_law(linear: Fraction, square: Fraction, monkeypatch:
 def test_bulk_coins_of_e_to_the_minus_x_have_that_probability(
     numerator: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "_turns", lambda: Lookup(bulk.POWERS, bits=4))
+    monkeypatch.setattr(bulk, "_turns", lambda: InverseTable(bulk.POWERS, bits=4))
     monkeypatch.setattr(bulk, "below", below_by_coins)
 
     def toss(coins: Coins) -> bool:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.laws.test_bulk import SmallWords, agree, bell_masses
 from tests.laws.test_samplers import given_success
 
-from sfumato.budget import record
-from sfumato.budget.composition import optimal, zcdp
+from sfumato.budget.accounting.composition import optimal, zcdp
+from sfumato.budget.ledger import record
 from sfumato.errors import InvalidParameter, LedgerError
 from sfumato.exact import bulk, gaussian, numbers
 from sfumato.exact.bulk import Bell

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.mechanisms import Law
     from sfumato.mechanisms.mechanism import Symmetric
-    from sfumato.mechanisms.sparse import Watch
+    from sfumato.mechanisms.sparse import ConversationState
 
 F = Fraction
 FLOOR = F(1, 2**15)
@@ -937,7 +937,7 @@ def test_a_state_serves_its_own_mechanism_once() -> None:
 
     replies = []
 
-    def ask(state: Watch) -> None:
+    def ask(state: ConversationState) -> None:
         with contextlib.suppress(InvalidParameter):
             replies.append(dear.reply(state, 10**6, SystemCoins()))
 

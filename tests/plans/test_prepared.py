@@ -20,7 +20,7 @@ from sfumato.exact.secret import unseal
 from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse
-from sfumato.sources.answers import Statements
+from sfumato.sources.answers import EngineStatements
 from sfumato.sources.copy import Copy
 from sfumato.sources.printing import statements
 
@@ -139,10 +139,12 @@ def test_a_copy_that_says_too_little_of_a_person_is_caught(
         prepared=True,
     )
 
-    def halved(work: Work, dialect: Dialect) -> Statements:
+    def halved(work: Work, dialect: Dialect) -> EngineStatements:
         pattern = re.compile(rf't0\."{stored}"')
         made = statements(work, dialect)
-        return Statements(tuple(pattern.sub(f'(t0."{stored}" // 10000000)', text) for text in made.measuring))
+        return EngineStatements(
+            tuple(pattern.sub(f'(t0."{stored}" // 10000000)', text) for text in made.measuring)
+        )
 
     monkeypatch.setattr("sfumato.sources.duckdb.statements", halved)
     sql = {"sfumato_rows": STORED[0], "sfumato_centred_2": STORED[3], "sfumato_total_2": STORED[2]}[stored]

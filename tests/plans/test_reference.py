@@ -33,11 +33,11 @@ from sfumato.sources.reference import answer
 from sfumato.sources.work import (
     OPERATIONS,
     Apply,
-    Column,
-    Constant,
+    ColumnValue,
+    ConstantValue,
     Filter,
     Group,
-    Join,
+    JoinedRows,
     Rank,
     Select,
     Totals,
@@ -179,13 +179,17 @@ def rounded_away_from_zero(node: Any) -> Any:
     if not is_scaling(node):
         return node
     condition, scaled, value = node.arguments
-    more = Apply("+", (scaled, Constant(1, "i128")), "i128")
+    more = Apply("+", (scaled, ConstantValue(1, "i128")), "i128")
     return replace(node, arguments=(condition, more, value))
 
 
 def heavy_a_little_later(node: Any) -> Any:
     """People are scaled from one more on, to what they were scaled to before."""
-    if not isinstance(node, Apply) or node.operation != ">" or not isinstance(node.arguments[1], Constant):
+    if (
+        not isinstance(node, Apply)
+        or node.operation != ">"
+        or not isinstance(node.arguments[1], ConstantValue)
+    ):
         return node
     limit: Any = node.arguments[1]
     return replace(node, arguments=(node.arguments[0], replace(limit, value=limit.value + 1)))
@@ -201,21 +205,25 @@ def norm_of_one_group(node: Any) -> Any:
 def nobodys_rows(node: Any) -> Any:
     """Rows without a unit stay."""
     kept = isinstance(node, Filter) and isinstance(node.condition, Apply)
-    if kept and node.condition.operation == "is not null" and isinstance(node.condition.arguments[0], Column):
+    if (
+        kept
+        and node.condition.operation == "is not null"
+        and isinstance(node.condition.arguments[0], ColumnValue)
+    ):
         return node.rows
     return node
 
 
 def other_peoples_rows(node: Any) -> Any:
     """A join forgets whose rows it joins."""
-    if not isinstance(node, Join):
+    if not isinstance(node, JoinedRows):
         return node
     on = [each for each in node.on if not (isinstance(each, Apply) and _is_of_units(each))]
     return replace(node, on=tuple(on))
 
 
 def _is_of_units(condition: Apply) -> bool:
-    names = {each.name for each in condition.arguments if isinstance(each, Column)}
+    names = {each.name for each in condition.arguments if isinstance(each, ColumnValue)}
     return condition.operation == "=" and names <= {"u", "pid", "patient", "who"} and len(names) > 0
 
 
@@ -233,7 +241,7 @@ def ranked_among_all(node: Any) -> Any:
 def never_heavy(node: Any) -> Any:
     """Nobody is looked at again."""
     if isinstance(node, Filter) and isinstance(node.rows, Group) and node.rows.alias == "w":
-        return replace(node, condition=Constant(False, "bool"))
+        return replace(node, condition=ConstantValue(False, "bool"))
     return node
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.serving import Server, hospital, serving
 
 import sfumato as sf
-from sfumato.server.desk import Caller, Desk, Settings
-from sfumato.server.retries import Wanted
+from sfumato.server.desk.desk import Caller, Desk, Settings
+from sfumato.server.desk.retries import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,6 +7,7 @@ import math
 import socket
 import threading
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,8 @@ from sfumato.client import remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sfumato.curator.face import DatabaseFace
 
 BY_REGION = "SELECT region, COUNT(*) AS n, AVG(age) AS a FROM patients GROUP BY region"
 
@@ -31,13 +34,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def database(server: Server) -> Iterator[client.Database]:
+def database(server: Server) -> Iterator[client.RemoteDatabase]:
     url = f"http://ana@127.0.0.1:{server.http}/hospital"
     with sf.connect(url, token=server.tokens["ana"], epsilon="0.5") as found:
         yield found
 
 
-def test_it_answers_as_the_library_does(server: Server, database: client.Database) -> None:
+def test_it_answers_as_the_library_does(server: Server, database: client.RemoteDatabase) -> None:
     here = sf.open(server.policy, analyst="ana")
     asked = database.sql(BY_REGION, epsilon="2")
     explained = here.sql(BY_REGION, epsilon="2").explain()
@@ -51,8 +54,8 @@ def test_it_answers_as_the_library_does(server: Server, database: client.Databas
     assert release.df().equals(same.df())
     assert release.pl().equals(same.pl())
     assert release.arrow().equals(same.arrow())
-    assert release.cost == "2"
-    assert asked.release().cost == "0"
+    assert release.cost == sf.Guarantee.parse("2")
+    assert asked.release().cost.amount == 0
     where, some = (
         "SELECT COUNT(*) AS n FROM patients WHERE region = ANY ($1) AND age > $2",
         (["north", "east"], 30),
@@ -66,33 +69,76 @@ def test_it_answers_as_the_library_does(server: Server, database: client.Databas
     assert "95% interval" in release._repr_html_()
 
 
-def test_budget_history_and_schema(server: Server, database: client.Database) -> None:
+def asked_of(database: DatabaseFace, owner: DatabaseFace) -> list[Any]:
+    """What anybody can see of the same acts, wherever the database is: numbers, types and texts."""
+    question = database.sql(
+        "SELECT region, COUNT(*) AS n FROM patients GROUP BY region", epsilon=Fraction(1, 4)
+    )
+    release = question.release()
+    pair = [
+        database.sql("SELECT COUNT(*) AS n FROM patients WHERE age > $1", epsilon="0.5", parameters=[n])
+        for n in (41, 42)
+    ]
+    releases = database.batch(pair).release()
+    suggestion = owner.suggest_epsilon("patients.age", advantage="0.1", within=2)
+    frames = (release.df(), release.pl(), release.arrow())
+    told = [
+        release.rows(),
+        release.rows(0.9),
+        release.rows(Fraction(99, 100)),
+        release.columns,
+        release.csv(),
+    ]
+    told += [release.table(), release.table("0.9"), [each.shape for each in frames], release.notes()[1:]]
+    told += [release.guarantee, release.receipt.number, release.receipt.head, question.text]
+    told += [[each.rows() for each in releases], len(releases), releases[1].columns]
+    told += [suggestion.epsilon, suggestion.budget, suggestion.sentence]
+    told += [database.budget.total, database.budget.spent, database.budget.left, database.left]
+    guarantees = (release.cost, release.left, release.guarantee, releases.cost, release.receipt.charged)
+    assert all(isinstance(each, sf.Guarantee) for each in guarantees)
+    assert {"rows", "charged", "left", "receipt"} <= set(release.as_dict())
+    assert question.explain().as_dict()["question"] == question.text
+    return told
+
+
+def test_a_database_here_and_one_behind_a_server_have_one_face(
+    server: Server, database: client.RemoteDatabase
+) -> None:
+    owner = sf.connect(f"http://127.0.0.1:{server.http}/hospital", token=server.tokens["olga"])
+    paid = asked_of(database, owner)
+    there = asked_of(database, owner)  # nothing is spent any more
+    here = sf.open(server.policy, analyst="ana")
+    assert asked_of(here, sf.open(server.policy)) == there
+    assert paid[0] == there[0]
+
+
+def test_budget_history_and_schema(server: Server, database: client.RemoteDatabase) -> None:
     before = database.budget
     database.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 17", epsilon="3").release()
-    assert float(before.left) - float(database.budget.left) == 3
+    assert before.left.amount - database.budget.left.amount == 3
     assert "left for ana" in repr(database.budget)
     assert "WHERE age > 17" in database.history()[-1]["question"]
     assert [table["name"] for table in database.schema()["tables"]] == ["patients", "visits"]
     assert "patients (unit: patient_id)" in repr(database)
     owner = sf.connect(f"http://127.0.0.1:{server.http}/hospital", token=server.tokens["olga"])
     suggested = owner.suggest_epsilon("patients.age", within=2, advantage="0.1")
-    assert float(suggested["epsilon"]) > 0
+    assert suggested.epsilon > 0
 
 
-def test_a_batch_is_one_charge(database: client.Database) -> None:
+def test_a_batch_is_one_charge(database: client.RemoteDatabase) -> None:
     questions = [
         database.sql(f"SELECT COUNT(*) AS n FROM patients WHERE age > {n}", epsilon="1") for n in (21, 22)
     ]
-    before = float(database.budget.left)
+    before = database.budget.left.amount
     releases = database.batch(questions).release()
     assert len(releases) == 2
-    assert before - float(database.budget.left) == 2
-    assert database.batch(questions).release()[0].cost == "0"
+    assert before - database.budget.left.amount == 2
+    assert database.batch(questions).release()[0].cost.amount == 0
     with pytest.raises(sf.InvalidParameter, match="give it to Batch"):
         releases[0].rows("0.9")
 
 
-def test_refusals_are_the_exceptions_of_the_library(server: Server, database: client.Database) -> None:
+def test_refusals_are_the_exceptions_of_the_library(server: Server, database: client.RemoteDatabase) -> None:
     with pytest.raises(sf.UnknownName, match="Did you mean region") as refused:
         database.sql("SELECT regoin, COUNT(*) FROM patients GROUP BY regoin").release()
     assert refused.value.span == (47, 53)
@@ -105,7 +151,7 @@ def test_refusals_are_the_exceptions_of_the_library(server: Server, database: cl
         database.sql("SELECT COUNT(*) FROM patients", epsilon="100000").release()
     with pytest.raises(sf.InvalidParameter, match="counts epsilon"):
         database.sql("SELECT COUNT(*) FROM patients", rho="1").release()
-    with pytest.raises(sf.AccessDenied, match="is for: owner, auditor"):
+    with pytest.raises(sf.AccessDenied, match="this needs: owner, auditor"):
         database.suggest_epsilon("patients.age", advantage="0.1")
     with pytest.raises(sf.AccessDenied, match="sfumato user add"):
         sf.connect(f"http://127.0.0.1:{server.http}/hospital", token="sfu_0_0")
@@ -176,10 +222,10 @@ class Lossy:
 def test_a_lost_answer_is_asked_for_again_and_charged_once(server: Server) -> None:
     lossy = Lossy(server.http)
     there = sf.connect(f"http://ana@127.0.0.1:{lossy.port}/hospital", token=server.tokens["ana"])
-    before = float(there.budget.left)
+    before = there.budget.left.amount
     release = there.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 33", epsilon="1").release()
     assert lossy.lost == 1
-    assert before - float(there.budget.left) == 1
+    assert before - there.budget.left.amount == 1
     assert (
         release.rows()
         == there.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 33", epsilon="1").release().rows()
@@ -200,7 +246,7 @@ def test_a_server_that_is_not_there_is_said() -> None:
         sf.connect(f"http://ana@127.0.0.1:{port}/hospital", token="x")
 
 
-def test_it_is_a_connection_of_db_api_2(database: client.Database) -> None:
+def test_it_is_a_connection_of_db_api_2(database: client.RemoteDatabase) -> None:
     assert (client.apilevel, client.paramstyle, client.threadsafety) == ("2.0", "qmark", 2)
     cursor = database.cursor()
     assert cursor.rowcount == -1
@@ -255,7 +301,7 @@ def test_cursors_give_intervals_if_they_are_asked_to(server: Server) -> None:
         assert row[1] < row[0] < row[2]
 
 
-def test_what_json_cannot_say_comes_back(database: client.Database) -> None:
+def test_what_json_cannot_say_comes_back(database: client.RemoteDatabase) -> None:
     release = database.sql(
         "SELECT AVG(cost) AS a, STDDEV(cost) AS s FROM visits WHERE cost > 999.5", epsilon="0.01"
     ).release()

@@ -34,7 +34,7 @@ from psycopg import rows
 from sqlalchemy.exc import DBAPIError
 from tests.serving import PEOPLE, Server, serving
 
-from sfumato.server.people import People
+from sfumato.server.desk.people import People
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -816,7 +816,7 @@ def test_pandas_says_why_no_table_is_handed_out(engine: Engine) -> None:
         pandas.read_sql_table("patients", engine)
     with refused:
         pandas.read_sql("visits", engine)
-    with pytest.raises(DBAPIError, match="CREATE is refused: this door only answers SELECT"):
+    with pytest.raises(DBAPIError, match="CREATE is not allowed: only SELECT is answered"):
         pandas.DataFrame({"a": [1]}).to_sql("x", engine)
 
 
@@ -1303,7 +1303,7 @@ def test_with_a_certificate_nothing_is_said_in_plain(tmp_path: Path) -> None:
         assert near(float(psql(server, fresh(), options=PRICE, PGSSLMODE="require").stdout))
         told = psql(server, "SELECT 1", PGSSLMODE="disable")
         assert told.returncode == 2
-        assert "this door is open to TLS only" in told.stderr
+        assert "only TLS connections are accepted" in told.stderr
         assert "Connect with sslmode=require." in told.stderr
         sure = {
             "sslmode": "verify-full",

@@ -16,8 +16,8 @@ import sqlalchemy
 from tests.serving import Server, serving
 from tests.speaking import SYNC, Client, bind, execute, frame, parse, text
 
-from sfumato.server.cursors import Step, Way
-from sfumato.server.people import People
+from sfumato.server.desk.people import People
+from sfumato.server.postgres.cursors import CursorMove, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -356,5 +356,5 @@ def test_steps_are_those_of_a_list(at: int, far: int | None) -> None:
 
 def _stepped(way: Any, far: int | None, at: int) -> tuple[list[int], int]:
     direction: Way = way
-    rows, place = Step("c", direction, far).rows(at, 3)
+    rows, place = CursorMove("c", direction, far).rows(at, 3)
     return list(rows), place

@@ -19,12 +19,22 @@ from tests.serving import ROWS, Server, hospital, serving
 
 import sfumato as sf
 from sfumato.queries import policy as policies
-from sfumato.server import owner
-from sfumato.server.access import AccessLog
-from sfumato.server.desk import ASKING, FORMS, MEASURES, MOMENT, PATIENT, Caller, Desk, Settings, Shown
-from sfumato.server.people import People
-from sfumato.server.retries import Wanted
-from sfumato.server.values import _array, read
+from sfumato.server.catalog.values import _array, read
+from sfumato.server.desk import owner
+from sfumato.server.desk.access import AccessLog
+from sfumato.server.desk.desk import (
+    ASKING,
+    FORMS,
+    MEASURES,
+    MOMENT,
+    PATIENT,
+    Answered,
+    Caller,
+    Desk,
+    Settings,
+)
+from sfumato.server.desk.people import People
+from sfumato.server.desk.retries import Wanted
 from sfumato.sources import duckdb as duckdb_source
 
 if TYPE_CHECKING:
@@ -138,7 +148,7 @@ def test_what_was_released_is_never_refused_because_much_is_waiting(tmp_path: Pa
     made = desk(policy, deadlines=False)
     ana = caller(made)
 
-    async def all_at_once() -> list[Shown]:
+    async def all_at_once() -> list[Answered]:
         async with Held(made, ana):
             free = [Wanted(f"{COUNT} WHERE age < {n}", epsilon="0.1") for n in range(PATIENT)]
             waiting = [asyncio.create_task(made.explain(ana, each)) for each in free]
@@ -160,7 +170,7 @@ def test_who_asks_the_same_new_question_meanwhile_waits_for_the_one_that_runs(
     made = desk(hospital(tmp_path), pace=2.0, running=1)
     ana = caller(made)
 
-    async def all_at_once() -> list[Shown]:
+    async def all_at_once() -> list[Answered]:
         return await asyncio.gather(*(made.ask(ana, WANTED, f"key {n}" * keys) for n in range(PATIENT + 20)))
 
     found = asyncio.run(all_at_once())
@@ -310,7 +320,7 @@ def test_somebody_of_the_same_name_at_another_database_on_the_ledger_is_somebody
 
 def test_forms_of_a_release_are_few_and_small(tmp_path: Path) -> None:
     database = sf.open(hospital(tmp_path))
-    shown = Shown(database.sql(COUNT, epsilon="1").release())
+    shown = Answered(database.sql(COUNT, epsilon="1").release())
     for n in range(10 * FORMS):
         shown.keep(n, b"x")
     shown.keep("large", bytes(1 << 20))
@@ -554,7 +564,7 @@ def test_a_policy_that_changes_while_it_is_opened_is_opened_again(
         policy.write_text(policy.read_text().replace("high = 110", "high = 120"))
         return found
 
-    monkeypatch.setattr("sfumato.server.desk.open_database", changing)
+    monkeypatch.setattr("sfumato.server.desk.desk.open_database", changing)
     made = desk(policy)
     asyncio.run(made.refresh())
     age = made.database.policy.tables[0].column("age")

@@ -23,11 +23,12 @@ from tests.serving import POLICY
 from sfumato.errors import SfumatoError
 from sfumato.queries import policy as policies
 from sfumato.queries.sql import tree
-from sfumato.server import catalog, frames, values
-from sfumato.server.frames import TooLarge
-from sfumato.server.lookup import Lookup
-from sfumato.server.scalars import FUNCTIONS
-from sfumato.server.statements import DEFAULTS, bare, split
+from sfumato.server.catalog import catalog, values
+from sfumato.server.catalog.lookup import Lookup
+from sfumato.server.catalog.scalars import FUNCTIONS
+from sfumato.server.postgres import frames
+from sfumato.server.postgres.frames import TooLarge
+from sfumato.server.postgres.settings import DEFAULTS, bare, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ from tests.speaking import (
     versioned,
 )
 
-from sfumato.server.values import TYPES
+from sfumato.server.catalog.values import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

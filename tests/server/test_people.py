@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sfumato as sf
-from sfumato.server import scram
-from sfumato.server.people import DAY, MANY, People
+from sfumato.server.desk import scram
+from sfumato.server.desk.people import DAY, MANY, People
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def test_any_of_her_tokens_proves_who_she_is_and_no_other(tmp_path: Path) -> Non
         assert known == token.split("_")[1]
     for name, token in (("bob", tokens[0]), ("ana", tokens[0][:-1] + "x"), ("nobody", tokens[0])):
         exchange = people.handshake(name, "n,,n=,r=abc")
-        with pytest.raises(scram.Refused):
+        with pytest.raises(scram.LoginRefused):
             exchange.final(proof(token, exchange.first))
 
 
@@ -63,7 +63,7 @@ def test_any_of_her_tokens_proves_who_she_is_and_no_other(tmp_path: Path) -> Non
     "first", ["", "p=tls-unique,,n=,r=a", "n,a=other,n=,r=a", "n,,n=", "n,,r=a", "x,,n=,r=a"]
 )
 def test_what_is_not_scram_without_binding_is_refused(first: str, tmp_path: Path) -> None:
-    with pytest.raises(scram.Refused):
+    with pytest.raises(scram.LoginRefused):
         People(tmp_path / "a.people").handshake("ana", first)
 
 
@@ -73,9 +73,9 @@ def test_a_proof_fits_one_exchange_only(tmp_path: Path) -> None:
     one, other = (people.handshake("ana", "n,,n=,r=abc") for _ in range(2))
     said = proof(token, one.first)
     assert one.final(said)
-    with pytest.raises(scram.Refused):
+    with pytest.raises(scram.LoginRefused):
         other.final(said)
-    with pytest.raises(scram.Refused):  # of a client that thinks it binds the channel
+    with pytest.raises(scram.LoginRefused):  # of a client that thinks it binds the channel
         people.handshake("ana", "y,,n=,r=abc").final(proof(token, one.first))
 
 
@@ -191,7 +191,7 @@ def test_a_broken_file_lets_nobody_in(text: str, tmp_path: Path) -> None:
 def test_many_processes_may_let_people_in_at_once(tmp_path: Path) -> None:
     path = tmp_path / "a.people"
     code = (
-        "import sys; from pathlib import Path; from sfumato.server.people import People\n"
+        "import sys; from pathlib import Path; from sfumato.server.desk.people import People\n"
         f"people = People(Path({str(path)!r}))\n"
         "for n in range(5): people.add(f'p{sys.argv[1]}-{n}', 'analyst')"
     )

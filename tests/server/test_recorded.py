@@ -18,14 +18,14 @@ from tests.serving import POLICY
 from sfumato.errors import UnknownName
 from sfumato.queries.policy import parse
 from sfumato.queries.sql import tree
-from sfumato.server import catalog
-from sfumato.server.lookup import Lookup
-from sfumato.server.statements import Knobs
-from sfumato.server.values import TEXT, read, text_of
+from sfumato.server.catalog import catalog
+from sfumato.server.catalog.lookup import Lookup
+from sfumato.server.catalog.values import TEXT, read, text_of
+from sfumato.server.postgres.settings import SessionSettings
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text(encoding="utf-8"))
 CATALOG = catalog.of(  # without comments: there were none where it was recorded
-    parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", Knobs().values, comments=False
+    parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", SessionSettings().values, comments=False
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 from tests.serving import serving
 
-from sfumato.server import openapi
+from sfumato.server.http import openapi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

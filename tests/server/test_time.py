@@ -16,12 +16,12 @@ from tests.serving import hospital
 from tests.support import engine
 
 import sfumato as sf
-from sfumato.server import owner
-from sfumato.server.deadlines import deadline, doublings, rounded, size_class
-from sfumato.server.desk import Caller, Desk, Settings
-from sfumato.server.retries import Wanted
-from sfumato.server.watch import SOONEST
-from sfumato.sources.answers import Compiled, Statements
+from sfumato.server.desk import owner
+from sfumato.server.desk.deadlines import deadline, doublings, rounded, size_class
+from sfumato.server.desk.desk import Caller, Desk, Settings
+from sfumato.server.desk.retries import Wanted
+from sfumato.server.desk.watch import SOONEST
+from sfumato.sources.answers import Compiled, EngineStatements
 from sfumato.sources.duckdb import DuckDB
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_a_missed_deadline_is_doubled_written_down_and_in_the_end_stops_whoever_
     for n in range(1, 40):
         wanted = Wanted(f"SELECT COUNT(*) AS n FROM visits WHERE cost > {n}", epsilon="0.1")
         if counts[-1] >= 30:
-            with pytest.raises(sf.Stopped, match="sfumato user look POLICY ana"):
+            with pytest.raises(sf.Stopped, match="sfumato user review POLICY ana"):
                 asyncio.run(made.ask(caller, wanted))
             break
         asyncio.run(made.ask(caller, wanted))
@@ -133,7 +133,7 @@ def running(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = DuckDB.run
 
     def other(self: DuckDB, compiled: Compiled, *given: Any, **more: Any) -> Any:
-        return run(self, Compiled(compiled.plan, Statements((sql,))), *given, **more)
+        return run(self, Compiled(compiled.plan, EngineStatements((sql,))), *given, **more)
 
     monkeypatch.setattr(DuckDB, "run", other)
 
@@ -230,7 +230,7 @@ def test_what_was_stopped_is_not_run_again_until_the_owner_has_looked(
     assert ben is not None
     for each in (caller, Caller(ben, "test")):
         for key in ("", "k"):
-            with pytest.raises(sf.Halted, match="until the owner has looked"):
+            with pytest.raises(sf.Halted, match="until the owner has reviewed it"):
                 asyncio.run(made.ask(each, COUNT, key))
     assert made.database.ledger.spent.amount == 1
     owner.looked(made.database.ledger, "ana")
@@ -263,7 +263,7 @@ def test_whoever_is_shut_out_ends_what_runs_for_her_and_nobody_elses(
     made.people.revoke("ana")
     thread.join(SOON)
     assert not thread.is_alive()
-    assert "was shut out while the question ran. Its charge stays" in str(failures[0])
+    assert "was revoked while the question ran. Its charge stays" in str(failures[0])
     assert not made.database.ledger.history()[0].redeemed
     assert not made.database.ledger.is_held(made.database.ledger.history()[0].number)
 

@@ -50,7 +50,7 @@ def test_every_mechanism_has_an_entry() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.name))
-def test_no_law_tells_more_than_its_bound(entry: standing.Entry) -> None:
+def test_no_law_tells_more_than_its_bound(entry: standing.Pairing) -> None:
     for found in standing.from_law(entry):
         assert found.epsilon > 0
         assert not found.is_violated, found
@@ -68,7 +68,7 @@ def test_some_entry_attains_its_claim(name: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.name))
-def test_no_draws_tell_more_than_the_bound(entry: standing.Entry) -> None:
+def test_no_draws_tell_more_than_the_bound(entry: standing.Pairing) -> None:
     found = standing.drawn(entry, samples=100_000, confidence=SURE)
     assert not found.is_violated, found
 
@@ -80,7 +80,7 @@ def test_a_bound_that_is_too_small_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
         return Bound(epsilon=(true(self, distance).epsilon or 0) * Fraction(99, 100))
 
     monkeypatch.setattr(Geometric, "_bound", weaker)
-    entry = standing.Entry(Geometric(scale=Fraction(1)), (0,), (1,), standing.SINGLE)
+    entry = standing.Pairing(Geometric(scale=Fraction(1)), (0,), (1,), standing.SINGLE)
     assert standing.from_law(entry)[0].is_violated
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from sfumato.budget import filters
+from sfumato.budget.accounting import filters
 from sfumato.curator.calibrate import Uses, _split, calibrate
 from sfumato.mechanisms import (
     Distance,

@@ -12,9 +12,9 @@ import pytest
 from tests.support import engine, rows_made
 
 import sfumato as sf
-from sfumato.queries.relations import FEWEST, MOST, PAIRS, chains_of, cuts, number_of, sides_of
+from sfumato.queries.relations import FEWEST_JOINED, MOST_JOINED, PAIRS, chains_of, cuts, number_of, sides_of
 from sfumato.queries.sql import parse
-from sfumato.server.deadlines import deadline
+from sfumato.server.desk.deadlines import deadline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ def test_what_all_sides_keep_of_a_person_has_a_product_within_the_bound(
     assert [number_of(side) in kept for side in sides_of(found)] == [True] * sides
     product = math.prod(cut.rows for cut in kept.values())
     assert product <= PAIRS
-    wish = min(max(rows, FEWEST), MOST)
+    wish = min(max(rows, FEWEST_JOINED), MOST_JOINED)
     if sides == 2:
         assert {(cut.rows, cut.alike) for cut in kept.values()} == {(wish, True), (PAIRS // wish, False)}
     else:

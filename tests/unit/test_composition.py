@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.budget import composition
-from sfumato.budget.composition import (
+from sfumato.budget.accounting import composition
+from sfumato.budget.accounting.composition import (
     Binomial,
     advanced,
     advanced_share,

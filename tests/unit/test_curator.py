@@ -21,7 +21,7 @@ from tests.support import Row, answer, engine, make, opened, wild_table
 
 import sfumato as sf
 from sfumato.budget import Share
-from sfumato.budget.composition import zcdp
+from sfumato.budget.accounting.composition import zcdp
 from sfumato.curator.calibrate import Uses, calibrate
 from sfumato.errors import InvalidParameter
 from sfumato.exact.coins import Coins
@@ -341,11 +341,11 @@ def test_explain_derives_distances_line_by_line(tmp_path: Path) -> None:
     db = opened(tmp_path, [])
     text = " ".join(repr(db.sql(BY_WARD, epsilon="0.3").explain()).split())
     for said in (
-        "a unit's presence: epsilon 0.3; its values: epsilon 0.6",
+        "one person added or removed: epsilon 0.3; one person's rows replaced: epsilon 0.6",
         "age is clamped to [0, 120] and floored to steps of 1",
         "each row adds 1 in all to 3 cells, which together tell the count, the sum",
         "so one unit moves all cells together by at most 4 when it comes or goes, and by at most 8 when",
-        "whoever has more than 4 rows is scaled down in proportion, to weigh 4 rows in all",
+        "anyone with more than 4 rows is scaled down in proportion, to weigh 4 rows in all",
         "geometric noise in each of 3 cells, 95% of it within",
         "for a group of 1,000 rows",
         "No row was read and nothing was spent.",
@@ -518,7 +518,7 @@ def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path:
     assert (alone.price, alone.replaced) == (Guarantee.read(rho="0.1"), Guarantee.read(rho="0.1"))
     groups = db.sql("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", rho="0.1").explain()
     assert groups.price.amount < groups.replaced.amount <= 4 * groups.price.amount
-    assert f"its values: {groups.replaced}" in repr(groups)
+    assert f"rows replaced: {groups.replaced}" in repr(groups)
 
 
 @pytest.mark.slow
@@ -526,11 +526,11 @@ def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path:
     ("budget", "price", "says"),
     [
         ('rho = "0.5"', {"epsilon": "0.1"}, 'this database counts rho: write rho="0.01"'),
-        ('rho = "0.5"', {}, 'say what the question may cost: rho="0.01"'),
+        ('rho = "0.5"', {}, "no price given: say what the question may cost: --rho 0.01"),
         ('rho = "0.5"', {"rho": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
         ('epsilon = "1"', {"rho": "0.1"}, 'this database counts epsilon: write epsilon="0.1"'),
         ('epsilon = "1"', {"rho": "0.1", "epsilon": "0.1"}, "this database counts epsilon"),
-        ('epsilon = "1"', {}, 'say what the question may cost: epsilon="0.1"'),
+        ('epsilon = "1"', {}, "no price given: say what the question may cost: --epsilon 0.1"),
         ('epsilon = "1"', {"epsilon": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "0"}, "delta = 0 cannot be used"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1"}, "far below 1"),
@@ -1048,7 +1048,7 @@ def test_guesses_show_the_rows_that_the_release_shows(tmp_path: Path) -> None:
     assert guessed["w"] == release.rows()[0]["w"]
     assert guessed["guess"] == 20
     named = db.sql("SELECT COUNT(*) AS guess FROM visits", epsilon=5).release()
-    with pytest.raises(InvalidParameter, match="a name of ours"):
+    with pytest.raises(InvalidParameter, match="this name is reserved"):
         named.guesses("guess", {1: 1})
     with pytest.raises(InvalidParameter, match="whole number"):
         release.guesses("n", {"x": 1})  # type: ignore[dict-item]

@@ -37,7 +37,7 @@ from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.printing import expression as printed_expression
 from sfumato.sources.printing import quoted
 from sfumato.sources.values import lowered
-from sfumato.sources.work import TYPES, Column
+from sfumato.sources.work import TYPES, ColumnValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,11 +125,11 @@ HOSTILE: dict[str, list[object]] = {
 }
 
 
-def column(field: Field) -> Column:
-    return Column("t", field.name, TYPES[field.domain.kind])
+def column(field: Field) -> ColumnValue:
+    return ColumnValue("t", field.name, TYPES[field.domain.kind])
 
 
-def scalar_text(expression: Scalar, of: Callable[[Field], Column]) -> str:
+def scalar_text(expression: Scalar, of: Callable[[Field], ColumnValue]) -> str:
     return printed_expression(lowered(expression, of), DUCKDB, stored=["t"])
 
 

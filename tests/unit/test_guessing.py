@@ -32,7 +32,7 @@ from sfumato.utility.goals import (
     tight,
 )
 from sfumato.utility.guessing import (
-    Column,
+    Belief,
     about,
     above,
     epsilon_for,
@@ -98,7 +98,7 @@ def test_f8_the_lower_direction() -> None:
 
 
 def test_f9_f10_f11_the_precise_bound_is_not_the_best_and_the_printed_shell_is_none() -> None:
-    ages = Column.uniform(0, 100, unit=5)
+    ages = Belief.uniform(0, 100, unit=5)
     row = about(ages, 50, 5, 1.0)
     assert row.before == pytest.approx(11 / 101)
     assert (row.simplified, row.shell, row.precise, row.tight) == pytest.approx(
@@ -126,7 +126,7 @@ def test_on_a_line_the_tent_is_what_the_program_finds_and_the_bounds_are_in_orde
     value = data.draw(some.integers(0, size - 1))
     epsilon = data.draw(some.sampled_from([0.01, 0.3, 1.0, 4.0]))
     belief = weighted(dict(enumerate(weights)))
-    column = Column(np.array([float(mass) for mass in belief.masses]))
+    column = Belief(np.array([float(mass) for mass in belief.masses]))
     found = about(column, value, reach, epsilon)
     goal = [x for x in range(size) if abs(x - value) <= reach]
     solved = tight(belief, goal, lambda x, y: abs(x - y), epsilon)
@@ -144,7 +144,7 @@ def test_no_output_of_a_mechanism_tells_more_than_the_bound() -> None:
     for epsilon in (0.05, 0.5, 2.0):
         weights = [rng.randint(0, 9) for _ in range(20)]
         chances = np.array(weights) / sum(weights)
-        column = Column(chances)
+        column = Belief(chances)
         most: dict[int, float] = dict.fromkeys(range(20), 0.0)
         for output in range(-30, 50):
             likelihood = np.exp(-epsilon * np.abs(np.arange(20) - output))
@@ -186,7 +186,7 @@ def test_under_the_ordinary_distance_the_simplified_bound_is_tight() -> None:
 def test_the_epsilon_returned_keeps_the_advantage_and_little_more_would_not(
     value: float | None, advantage: float
 ) -> None:
-    ages = Column.uniform(0, 100)
+    ages = Belief.uniform(0, 100)
     epsilon = epsilon_for(ages, 2, advantage, value=value)
 
     def gained(size: float) -> float:
@@ -197,24 +197,24 @@ def test_the_epsilon_returned_keeps_the_advantage_and_little_more_would_not(
 
 
 def test_edges_are_worse_than_the_centre() -> None:
-    ages = Column.uniform(0, 100)
+    ages = Belief.uniform(0, 100)
     assert epsilon_for(ages, 2, 0.1) < epsilon_for(ages, 2, 0.1, value=50)
     assert worst_value(ages, 2, 1.0)[0] in (2.0, 98.0)
 
 
 def test_a_million_values_take_a_scan() -> None:
-    column = Column(np.full(10**6, 1e-6))
+    column = Belief(np.full(10**6, 1e-6))
     assert 0 < worst_value(column, 5, 0.1)[1] < 1
 
 
 # What a review found ------------------------------------------------------------------------------------
 
 
-def spiked(size: int, masses: dict[int, float], **more: float) -> Column:
+def spiked(size: int, masses: dict[int, float], **more: float) -> Belief:
     chances = np.zeros(size)
     for place, mass in masses.items():
         chances[place] = mass
-    return Column(chances, **more)
+    return Belief(chances, **more)
 
 
 def test_blocks_that_stick_out_of_a_goal_are_not_forgotten() -> None:
@@ -228,18 +228,18 @@ def test_no_epsilon_is_called_infinite_that_is_not() -> None:
     assert largest(lambda epsilon: epsilon <= 9e8, scale=1e6) == pytest.approx(9e8, rel=1e-5)
     assert largest(lambda _: True) == math.inf
     assert largest(lambda _: False) == 0
-    wide = Column.uniform(0, 100, unit=1e6)
+    wide = Belief.uniform(0, 100, unit=1e6)
     for value in (None, 50):
         epsilon = epsilon_for(wide, 5, 0.1, value=value)
         assert 0 < epsilon < 1e6
         assert about(wide, 50, 5, epsilon).advantage <= 0.1
-    assert 0 < record_for(Column(np.array([1.0, 1e-17])), 0, 0.1) < 40
+    assert 0 < record_for(Belief(np.array([1.0, 1e-17])), 0, 0.1) < 40
 
 
 def test_small_chances_are_not_lost() -> None:
     assert simplified(1e-310, 1.0) >= 1e-310
     assert simplified(1e-310, 720.0) > 0.9
-    tiny = Column(np.array([1e-310, 1.0]))
+    tiny = Belief(np.array([1e-310, 1.0]))
     assert about(tiny, 0, 0, 0.5, record=720.0).tight > 0.998
     far = spiked(45, {0: 2.250938517178706e-36, 8: 1.0})
     assert about(far, 0, 0, 6.298161379918114, record=39.11521584674849).tight == pytest.approx(
@@ -247,7 +247,7 @@ def test_small_chances_are_not_lost() -> None:
     )
     gone = spiked(31, {0: 1e-80, 30: 1.0})
     assert worst_value(gone, 0, 5.1, record=32.0)[1] >= 0.6885
-    bell = Column.normal(0, 1, step=0.1)
+    bell = Belief.normal(0, 1, step=0.1)
     assert about(bell, bell.low + 4 * bell.step, 0, 0.5, record=30.0).tight >= 0.828278
 
 
@@ -276,7 +276,7 @@ def test_values_that_nobody_believes_in_are_no_tops() -> None:
 def test_the_search_finds_what_looking_at_everything_finds(data: some.DataObject) -> None:
     size = data.draw(some.integers(2, 30))
     weights = data.draw(some.lists(some.integers(0, 9), min_size=size, max_size=size).filter(any))
-    column = Column(np.array(weights) / sum(weights))
+    column = Belief(np.array(weights) / sum(weights))
     reach = data.draw(some.integers(0, size - 2))
     epsilon, record = (
         data.draw(some.sampled_from([0, 0.01, 1, 20])),
@@ -302,7 +302,7 @@ def test_the_search_finds_what_looking_at_everything_finds(data: some.DataObject
 def test_the_worst_guess_is_the_worst_of_all_that_can_be_right_together(data: some.DataObject) -> None:
     size = data.draw(some.integers(2, 14))
     weights = data.draw(some.lists(some.integers(0, 9), min_size=size, max_size=size).filter(any))
-    column = Column(np.array(weights) / sum(weights))
+    column = Belief(np.array(weights) / sum(weights))
     precision = data.draw(some.sampled_from([0.0, 0.4, 0.5, 1.0, 1.7, 2.5]).filter(lambda r: r < size - 1))
     epsilon = data.draw(some.sampled_from([0, 0.05, 1]))
     record = data.draw(some.sampled_from([0, 0.5]))
@@ -360,7 +360,7 @@ def test_several_columns_need_the_program_and_the_precise_bound_holds() -> None:
     # a fact: whether the value is at least 2
     value, most = most_gained(uniform(range(4)), fact(lambda x: x >= 2), lambda x, z: abs(x - z), 1.0)
     assert most == pytest.approx(
-        max(side.advantage for side in above(Column.uniform(0, 3), 2, 1.0)), abs=1e-8
+        max(side.advantage for side in above(Belief.uniform(0, 3), 2, 1.0)), abs=1e-8
     )
     assert value in range(4)
 
@@ -489,15 +489,15 @@ def test_on_average_a_delta_shows_and_no_output_is_safe() -> None:
 
 
 def test_columns_are_made_of_bells_and_histograms() -> None:
-    bell = Column.normal(40, 15, low=0, high=100)
+    bell = Belief.normal(40, 15, low=0, high=100)
     assert bell.size == 101
     assert float(bell.chances.sum()) == pytest.approx(1)
-    assert Column.normal(0, 1, low=7.9, step=0.01).beyond < 1e-9
-    assert Column.normal(0, 1, high=0).size == 9
-    assert Column.uniform(0, 11, step=4).size == 3
-    parts = Column.weighted([(0, 9, 1), (10, 10, 1)], low=0, high=10)
+    assert Belief.normal(0, 1, low=7.9, step=0.01).beyond < 1e-9
+    assert Belief.normal(0, 1, high=0).size == 9
+    assert Belief.uniform(0, 11, step=4).size == 3
+    parts = Belief.weighted([(0, 9, 1), (10, 10, 1)], low=0, high=10)
     assert parts.chances[10] == pytest.approx(0.5)
-    loose = Column.normal(40, 15)
+    loose = Belief.normal(40, 15)
     assert loose.beyond > 0
     assert about(loose, 40, 2, 0.0, record=1.0).tight == pytest.approx(
         simplified(float(about(loose, 40, 2, 0.0).before), 1.0)
@@ -505,13 +505,13 @@ def test_columns_are_made_of_bells_and_histograms() -> None:
 
 
 def test_bad_input_is_named_with_the_fix() -> None:
-    ages = Column.uniform(0, 100)
+    ages = Belief.uniform(0, 100)
     for call, told in (
         (lambda: simplified(1.5, 1.0), "between 0 and 1"),
         (lambda: simplified_reach(0.5, 0.0), "strictly between 0 and 1"),
         (lambda: worst_reach(1.0), "strictly between 0 and 1"),
-        (lambda: Column(np.array([0.5, 0.4])), "add up to 1"),
-        (lambda: Column(np.array([1.5, -0.5])), "at least 0"),
+        (lambda: Belief(np.array([0.5, 0.4])), "add up to 1"),
+        (lambda: Belief(np.array([1.5, -0.5])), "at least 0"),
         (lambda: about(ages, 50, 200, 1.0), "always be right"),
         (lambda: about(ages, 500, 2, 1.0), "from 0 to 100"),
         (lambda: about(ages, 50, 2, -1.0), "at least 0"),
@@ -520,17 +520,17 @@ def test_bad_input_is_named_with_the_fix() -> None:
         (lambda: tight(uniform(range(500)), [7], lambda x, y: abs(x - y), 1.0), "up to 400"),
         (lambda: precise(uniform(range(3)), [0], lambda *_: math.inf, 1.0), "at least 0"),
         (lambda: precise(uniform(range(3)), [0], lambda *_: -1, 1.0), "at least 0"),
-        (lambda: worst_value(Column.uniform(0, 10, unit=1e-300), 1, 1e200), "a float can say"),
-        (lambda: Column(["a"]), "not probabilities"),  # type: ignore[arg-type]
-        (lambda: Column(np.ones(1), low=math.nan), "give a number"),
-        (lambda: Column.uniform(0, math.inf), "give a bound"),
-        (lambda: Column.uniform(1, 0.6), "give a bound"),
-        (lambda: Column.uniform(0, 1, step=1e-300), "at most"),
-        (lambda: Column.normal(0, 1, step=0), "deviation > 0"),
-        (lambda: Column.normal(math.nan, 1), "deviation > 0"),
-        (lambda: Column.normal(0, 1, low=1000, high=1001), "nothing within"),
-        (lambda: Column.weighted([(0, math.inf, 1)], low=0, high=1), "have ends"),
-        (lambda: Column.weighted([(0, 1, 0)], low=0, high=1), "above 0"),
+        (lambda: worst_value(Belief.uniform(0, 10, unit=1e-300), 1, 1e200), "a float can say"),
+        (lambda: Belief(["a"]), "not probabilities"),  # type: ignore[arg-type]
+        (lambda: Belief(np.ones(1), low=math.nan), "give a number"),
+        (lambda: Belief.uniform(0, math.inf), "give a bound"),
+        (lambda: Belief.uniform(1, 0.6), "give a bound"),
+        (lambda: Belief.uniform(0, 1, step=1e-300), "at most"),
+        (lambda: Belief.normal(0, 1, step=0), "deviation > 0"),
+        (lambda: Belief.normal(math.nan, 1), "deviation > 0"),
+        (lambda: Belief.normal(0, 1, low=1000, high=1001), "nothing within"),
+        (lambda: Belief.weighted([(0, math.inf, 1)], low=0, high=1), "have ends"),
+        (lambda: Belief.weighted([(0, 1, 0)], low=0, high=1), "above 0"),
         (lambda: above(ages, math.nan, 1.0), "above 0 and at most 100"),
         (lambda: about(ages, math.nan, 1, 1.0), "from 0 to 100"),
         (lambda: about(ages, 50, 1e300, 1.0), "always be right"),

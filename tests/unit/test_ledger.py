@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from sfumato.budget import Ledger, Share, record
-from sfumato.budget import ledger as ledgers
-from sfumato.budget import queue as queues
-from sfumato.budget.store import SQLite
-from sfumato.budget.witness import Witness
+from sfumato.budget import Ledger, Share
+from sfumato.budget.ledger import ledger as ledgers
+from sfumato.budget.ledger import queue as queues
+from sfumato.budget.ledger import record
+from sfumato.budget.ledger.store import SQLite
+from sfumato.budget.ledger.witness import Witness
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
 from sfumato.exact.secret import Secret
 from sfumato.mechanisms import (
@@ -1199,7 +1200,7 @@ def test_an_interrupted_writer_holds_no_lock(place: Place) -> None:
 def test_reading_half_of_it_holds_nothing_open(place: Place) -> None:
     """Found by attack: a commit inside the transaction of a half-read cursor was rolled back with it."""
     book, other = place.open(), place.open(name="other")
-    half = book.book.lines()
+    half = book.chain.lines()
     next(half)
     receipt = book.charge(spend("0.25"), "key")
     book.keep(receipt, Secret(((1,),)))
@@ -1340,7 +1341,7 @@ def test_an_interrupted_transaction_is_rolled_back(place: Place) -> None:
         assert book.store.alone()
         try:
             with book.store.writing():
-                book.book.append("note", 0, {})
+                book.chain.append("note", 0, {})
                 raise KeyboardInterrupt
         finally:
             book.store.leave()

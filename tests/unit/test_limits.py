@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sfumato.budget.composition import advanced, advanced_share
-from sfumato.budget.limits import (
+from sfumato.budget.accounting.composition import advanced, advanced_share
+from sfumato.budget.accounting.limits import (
     advanced_count,
     corollary_count,
     error_against_all,

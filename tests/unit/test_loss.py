@@ -14,9 +14,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from sfumato.budget import atoms, loss
-from sfumato.budget.composition import optimal
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.accounting import atoms, loss
+from sfumato.budget.accounting.composition import optimal
+from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.errors import InvalidParameter
 from sfumato.exact import gaussian, numbers
 from sfumato.mechanisms import (
@@ -416,7 +416,7 @@ def test_the_bound_on_the_transform_holds(seed: int) -> None:
         exact = np.convolve(exact, weights.astype(object))
     total = int(weights.sum())
     given = atoms.Atoms(np.arange(64) / 64.0, np.log(weights / total) + 1e-12)
-    curve = loss.Curve.of(loss.Sum(((given, 8),)), 4.0)
+    curve = loss.Curve.of(loss.AtomSum(((given, 8),)), 4.0)
     for i, mass in enumerate(exact):
         at_loss = np.searchsorted(curve.losses, i / 64)
         if 0 < at_loss < len(curve.losses) and curve.losses[at_loss] == i / 64:

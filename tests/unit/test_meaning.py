@@ -7,6 +7,7 @@ runs for as long as one likes: `python -m tests.meaning --seed 7 --count 5000`).
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -562,6 +563,15 @@ QUESTIONS = (
 # What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).
 LEFT = "FROM a LEFT JOIN (SELECT id, {} FROM b) AS b ON a.id = b.id"
 ONCE_WRONG = (
+    *(
+        f"SELECT COUNT(*) FROM (SELECT id, {total}(q / 2.5) AS s FROM b GROUP BY id) AS f WHERE s >= {value}"
+        for total, value in itertools.product(("SUM", "AVG"), ("0.1", "0.2", "0.4", "0.8", "0.9"))
+    ),
+    *(
+        f"SELECT COUNT(*) FROM t WHERE CAST({x} AS VARCHAR) = '2'"
+        for x in ("FLOOR(x)", "CEIL(n)", "FLOOR(m)")
+    ),
+    "SELECT COUNT(*) FROM t WHERE CAST(FLOOR(x) % 10 AS VARCHAR) = '2.0'",
     f"SELECT COUNT(b.one) {LEFT.format('1 AS one')}",
     f"SELECT COUNT(*) {LEFT.format('TRUE AS seen')} WHERE b.seen IS NULL",
     f"SELECT COUNT(*) {LEFT.format(chr(39) + 'yes' + chr(39) + ' AS seen')} WHERE b.seen = 'yes'",
@@ -689,6 +699,8 @@ def test_what_was_once_wrong_is_right_or_refused(edges: Clean, sql: str) -> None
         ("SUM(CAST(LEAST(m, 99.0) AS INTEGER))", "SUM(CAST(LEAST(m, 99e0) AS INTEGER))"),
         ("SUM(CAST(2.5 AS INTEGER))", "SUM(CAST(2.5e0 AS INTEGER))"),
         ("SUM(m * 1.0 + n * 1e0)", "SUM(m * 1e0 + n * 1.0)"),
+        ("SUM(m * 0.1 * 0.1)", "SUM(m * 0.1000000000000000 * 0.1000000000000000)"),
+        ("COUNT(m)", "COUNT(CAST(m AS DOUBLE))"),
     ],
 )
 def test_what_is_computed_otherwise_is_another_question(edges: Clean, decimal: str, double: str) -> None:
@@ -704,20 +716,13 @@ def test_what_is_computed_otherwise_is_another_question(edges: Clean, decimal: s
         ("COUNT_IF(m > 5.0)", "COUNT_IF(m > 5)"),
         ("SUM(m / 2.0)", "SUM(m / 2e0)"),
         ("SUM(COALESCE(m, 0))", "SUM(COALESCE(m, 0.0))"),
+        ("SUM(FLOOR(COALESCE(m, 0) * 100))", "SUM(FLOOR(COALESCE(m, 0.00) * 100))"),
+        ("SUM(ROUND(-LEAST(m, 9)))", "SUM(ROUND(-LEAST(m, 9.00)))"),
+        ("SUM(CAST(IF(n > 0, m, 1) AS INTEGER))", "SUM(CAST(IF(n > 0, m, 1.00) AS INTEGER))"),
     ],
 )
 def test_what_is_computed_alike_is_one_question(edges: Clean, one: str, other: str) -> None:
     assert name_of(edges, one) == name_of(edges, other)
-
-
-def test_what_was_taken_for_doubles_has_another_name_now(edges: Clean) -> None:
-    """Until then it had that of the question with a decimal beside it."""
-    for whole, decimal in (
-        ("SUM(FLOOR(COALESCE(m, 0) * 100))", "SUM(FLOOR(COALESCE(m, 0.00) * 100))"),
-        ("SUM(ROUND(-LEAST(m, 9)))", "SUM(ROUND(-LEAST(m, 9.00)))"),
-        ("SUM(CAST(IF(n > 0, m, 1) AS INTEGER))", "SUM(CAST(IF(n > 0, m, 1.00) AS INTEGER))"),
-    ):
-        assert name_of(edges, whole) != name_of(edges, decimal)
 
 
 def name_of(edges: Clean, aggregate: str) -> str:

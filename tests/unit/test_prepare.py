@@ -113,7 +113,7 @@ def plain(policy: Path) -> Database:
 def test_a_copy_says_what_the_tables_say(
     tmp_path: Path, most_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST", most_rows)  # small slices, and parts of slices
+    monkeypatch.setattr(writing, "MOST_SORTED", most_rows)  # small slices, and parts of slices
     policy = shop(tmp_path)
     steps: list[tuple[str, float]] = []
     prepare(policies.load(policy), lambda name, done: steps.append((name, done)))

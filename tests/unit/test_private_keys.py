@@ -20,7 +20,7 @@ from sfumato.queries.measures import Selected
 from sfumato.queries.plan import Key, Plan
 from sfumato.sources import duckdb as source
 from sfumato.sources import running
-from sfumato.sources.answers import Answer, Sparse, Statements
+from sfumato.sources.answers import Answer, EngineStatements, Sparse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,7 +207,7 @@ def test_groups_are_chosen_once_even_if_the_optimizer_fails_after_that(
     monkeypatch.setattr(source, "answered", measured)
     counted, failed = running.counted, []
 
-    def not_counting(cursor: duckdb.DuckDBPyConnection, printed: Statements) -> object:
+    def not_counting(cursor: duckdb.DuckDBPyConnection, printed: EngineStatements) -> object:
         if not failed:
             failed.append(True)
             raise duckdb.InternalException("seen with statistics of some data")

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.budget import filters, rules
-from sfumato.budget.composition import optimal, zcdp
-from sfumato.budget.game import Round, View, play, views
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.accounting import filters, rules
+from sfumato.budget.accounting.composition import optimal, zcdp
+from sfumato.budget.accounting.game import Round, View, play, views
+from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.exact.coins import Tape, walk
@@ -37,7 +37,7 @@ from sfumato.mechanisms import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.budget.game import Adversary
+    from sfumato.budget.accounting.game import Adversary
 
 F = Fraction
 MILLIONTH = F(1, 10**6)

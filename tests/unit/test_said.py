@@ -228,13 +228,13 @@ def test_a_public_table_that_changes_needs_no_withdrawal(tmp_path: Path) -> None
 def test_what_a_charge_was_held_to_is_written_with_it(tmp_path: Path) -> None:
     database = sf.open(laid(tmp_path, AGE))
     database.sql(COUNT, epsilon="0.1").release()
-    (line,) = database.ledger.book.lines("charge")
+    (line,) = database.ledger.chain.lines("charge")
     own = database.ledger.own[0].made
     assert json.loads(line.body)["under"] == {"total": [100 * 10**12, 0], "promises": [own]}
     sf.open(laid(tmp_path))
     database.said.ledger.withdraw(database.ledger.own)
     database.sql(COUNT, epsilon="0.2").release()
-    *_, line = database.ledger.book.lines("charge")
+    *_, line = database.ledger.chain.lines("charge")
     assert json.loads(line.body)["under"]["promises"] == [own]
 
 
@@ -251,7 +251,7 @@ def test_a_promise_as_an_earlier_version_stored_it_is_the_same_promise(tmp_path:
     old = {k: v for k, v in own[0].as_dict().items() if k not in ("declared", "about")}
     with ledger._alone(), ledger.store.writing():
         body = {"database": "cafe", "limits": [old]}
-        ledger.book.append("promise", ledger.book.now(), body, found="promises")
+        ledger.chain.append("promise", ledger.chain.now(), body, found="promises")
     assert ledger.promises()[0].declared == ""
     assert sf.open(laid(tmp_path, AGE)).ledger.promises() == own
 

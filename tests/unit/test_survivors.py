@@ -21,13 +21,15 @@ from tests.unit.test_ledger import DAY, Place, epsilon, file, filled, gaussian, 
 from tests.unit.test_loss import MILLIONTH, discrete_gaussian
 from tests.unit.test_rules import BELL, COUNT, PAIR
 
-from sfumato.budget import Ledger, Share, atoms, filters, loss, shares
-from sfumato.budget import ledger as ledgers
-from sfumato.budget import queue as queues
-from sfumato.budget import store as stores
-from sfumato.budget.composition import advanced, optimal
-from sfumato.budget.entries import ALL, FIRST, Line, hashed
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget import Ledger, Share
+from sfumato.budget.accounting import atoms, filters, loss
+from sfumato.budget.accounting.composition import advanced, optimal
+from sfumato.budget.accounting.loss import PrivacyLoss
+from sfumato.budget.ledger import ledger as ledgers
+from sfumato.budget.ledger import queue as queues
+from sfumato.budget.ledger import shares
+from sfumato.budget.ledger import store as stores
+from sfumato.budget.ledger.entries import ALL, FIRST, Record, hashed
 from sfumato.errors import BudgetExceeded, InvalidParameter, LedgerError
 from sfumato.exact.secret import Secret
 from sfumato.mechanisms import Bound, Distance, Distances, Guarantee, SmoothMedian, Step
@@ -128,11 +130,11 @@ def test_a_total_between_two_units_is_rounded_down(place: Place) -> None:  # noq
 # The chain (B25, B26, B27, B28, B40: what `verify` looks at beside the hashes) --
 
 
-def forged(place: Place, change: Callable[[Line], dict[str, Any]]) -> Ledger:  # noqa: F811
+def forged(place: Place, change: Callable[[Record], dict[str, Any]]) -> Ledger:  # noqa: F811
     """A ledger that was changed by somebody who computes all hashes anew and removes every memory."""
     statements, before = [], FIRST
     for row in place.run(f"SELECT {ALL} FROM entries c ORDER BY number"):
-        line = Line(*row)._replace(**change(Line(*row)))
+        line = Record(*row)._replace(**change(Record(*row)))
         line = line._replace(head=hashed(before.head, line[:-1]))
         body = line.body.replace("'", "''")
         statements.append(
@@ -169,7 +171,7 @@ def forged(place: Place, change: Callable[[Line], dict[str, Any]]) -> Ledger:  #
 )
 def test_a_forged_chain_without_memories_is_still_verified(
     place: Place,  # noqa: F811
-    change: Callable[[Line], dict[str, Any]],
+    change: Callable[[Record], dict[str, Any]],
     problem: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -490,7 +492,7 @@ def test_chernoff_s_bound_holds_on_a_grid_that_splits_coarsely() -> None:
     law = np.ones(1)
     for _ in range(200):
         law = np.convolve(law, one)
-    total = loss.Sum(((atoms.response(Fraction(1, 10)).atoms(), 200),))
+    total = loss.AtomSum(((atoms.response(Fraction(1, 10)).atoms(), 200),))
     for above in (20, 30, 100):
         truth = float(law[200 + above + 1 :].sum())
         assert truth <= total.beyond(above, 1.0)
@@ -572,7 +574,7 @@ def test_an_epsilon_is_that_of_the_worse_order_and_rounded_up() -> None:
 
 def test_renyi_takes_what_is_lost_off_delta_first() -> None:
     pair = atoms.response(Fraction(1)).atoms()
-    total, less = (loss.Sum(((replace(pair, lost=lost), 1),)) for lost in (0.01, 0.0))
+    total, less = (loss.AtomSum(((replace(pair, lost=lost), 1),)) for lost in (0.01, 0.0))
     assert total.renyi(0.02) >= less.renyi(0.01) - 1e-9
     with pytest.raises(InvalidParameter, match="lose for certain"):
         total.renyi(0.01)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import sfumato as sf
-from sfumato.budget import subjects
-from sfumato.budget.book import Limit
+from sfumato.budget.ledger import subjects
+from sfumato.budget.ledger.chain import Limit
 from sfumato.cli.main import main
 from sfumato.curator.participant import Page
 from sfumato.queries import policy as policies
@@ -67,7 +67,7 @@ def count(db: Database, table: str, epsilon: str = "0.1") -> sf.Release:
 
 
 def charges(db: Database) -> list[dict[str, Any]]:
-    return [json.loads(line.body) for line in db.ledger.book.lines("charge")]
+    return [json.loads(line.body) for line in db.ledger.chain.lines("charge")]
 
 
 def test_every_charge_says_whose_unit_it_is_about_and_what_is_called_the_same(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_a_promise_counts_what_was_charged_about_its_own_unit(tmp_path: Path) ->
     (judge,) = db.judges
     assert judge.apart == (("row", "beds", ""),)
     count(db, "beds", "50")  # far more than the promise about patients allows
-    assert not any(db.ledger.lost("value", judge.apart))
-    assert db.ledger.lost("value")[0] == 50
+    assert not any(db.ledger.losses("value", judge.apart))
+    assert db.ledger.losses("value")[0] == 50
     count(db, "visits", "0.01")
     count(db, "labs", "0.01")
-    assert db.ledger.lost("value", judge.apart)[0] > 0
+    assert db.ledger.losses("value", judge.apart)[0] > 0
     with pytest.raises(sf.PromiseBroken):
         count(db, "labs", "5")
     assert db.sql("SELECT COUNT(*) FROM labs", epsilon="5").explain().breaks
@@ -267,9 +267,9 @@ def test_what_was_charged_while_units_were_one_counts_for_both_of_them(between: 
     if between:
         count(sf.open(written(tmp_path, *FOUR)), "patients JOIN labs ON id = who", "0.011")
     split = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
-    assert split.ledger.lost("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
+    assert split.ledger.losses("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
     alone = sf.open(written(tmp_path, "patients", more='[units]\npeople = ["patients.id"]\n' + PROMISE))
-    assert alone.ledger.lost("value", alone.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
+    assert alone.ledger.losses("value", alone.judges[0].apart)[0] >= sf.Guarantee.parse("0.75").amount
 
 
 def test_columns_of_one_name_that_are_told_apart_later_were_one_unit(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_columns_of_one_name_that_are_told_apart_later_were_one_unit(tmp_path: P
     count(sf.open(written(tmp_path, "patients", "labs", labs=same)), "labs", "0.5")
     more = '[units]\npeople = ["patients.id"]\nlabs = ["labs.id"]\n'
     split = sf.open(written(tmp_path, "patients", "labs", more=more + PROMISE, labs=same))
-    assert split.ledger.lost("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.5").amount
+    assert split.ledger.losses("value", split.judges[0].apart)[0] >= sf.Guarantee.parse("0.5").amount
 
 
 def test_a_name_that_was_retired_is_another_database(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_name_that_was_retired_is_another_database(tmp_path: Path) -> None:
     rows = TABLES["labs"].replace('"who"\nrows_per_person = 3', '"row"', 1)
     more = '[units]\npeople = ["patients.id"]\nlabs = ["labs"]\n'
     new = sf.open(written(tmp_path, "patients", "labs", name="x", more=more + PROMISE, labs=rows))
-    assert new.ledger.lost("value", new.judges[0].apart)[0] >= 5
+    assert new.ledger.losses("value", new.judges[0].apart)[0] >= 5
 
 
 def test_a_name_that_looks_alike_was_not_charged(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_table_that_gave_keys_does_not_become_private(tmp_path: Path) -> None:
     beds = TABLES["beds"].replace('["a", "b"]', '"wards.ward"')
     db = sf.open(written(tmp_path, "beds", "wards", beds=beds))
     db.sql("SELECT ward, COUNT(*) FROM beds GROUP BY ward", epsilon="1").release()
-    assert set(db.ledger.book.units("clinic")) == {"beds", "wards"}
+    assert set(db.ledger.chain.units("clinic")) == {"beds", "wards"}
 
 
 def test_a_table_of_a_charge_that_noted_none_is_noted_at_the_next_opening(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_table_of_a_charge_that_noted_none_is_noted_at_the_next_opening(tmp_pa
     count(db, "patients")
     (step,) = db.sql("SELECT COUNT(*) FROM labs", epsilon="0.1").query.spend
     db.ledger.charge((step,), "a key")  # by a process of an earlier version
-    assert set(sf.open(file).ledger.book.units("clinic")) == {"patients", "labs"}
+    assert set(sf.open(file).ledger.chain.units("clinic")) == {"patients", "labs"}
 
 
 def test_units_are_noted_when_a_ledger_of_before_is_opened(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_the_owner_says_in_both_ledgers_that_these_are_other_people(tmp_path: Pa
     second = sf.open(other)
     count(second, "patients")
     for db, there in ((first, "copy.ledger"), (second, "clinic.ledger")):
-        (note,) = [json.loads(line.body) for line in db.ledger.book.lines("other people")]
+        (note,) = [json.loads(line.body) for line in db.ledger.chain.lines("other people")]
         assert note["why"] == "the cohort of 2027"
         assert note["ledger"].endswith(there)
     count(sf.open(file), "patients", "0.2")

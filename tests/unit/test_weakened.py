@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.budget import filters
+from sfumato.budget.accounting import filters
 from sfumato.exact import bulk, compiled, gaussian, numbers
 from sfumato.mechanisms import Distance, Exponential, Gaussian, Renormalised
 from sfumato.mechanisms.guarantee import decimal

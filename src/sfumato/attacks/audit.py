@@ -46,7 +46,7 @@ LEARN, CHOOSE = 0.05, 0.15  # of the outputs teach the order of the cells, or ch
 FEW = 200_000  # below so many, a quarter each
 CHUNK = 1_000_000  # outputs drawn at a time
 FIRST = 64  # outputs of each input after which a pair is looked at for the first time
-LEAST, MOST = 100, 10**12  # samples
+LEAST_SAMPLES, MOST_SAMPLES = 100, 10**12  # samples
 ROOM = 20_000_000  # numbers of either input that are looked at together
 SMALL = "give a number from 0 to below 1, such as 1e-6"
 REACH = 200  # outcomes around either answer that are enough for noise that never ends
@@ -259,7 +259,7 @@ def exactly(
     begun, claim = time.perf_counter(), checked_claim(claim)
     if not isinstance(mechanism, Mechanism):
         raise InvalidParameter("mechanism", mechanism, "its law is not known: use audit()")
-    delta = Fraction(Test(delta, 0.99, LEAST).delta) if isinstance(delta, float) else delta
+    delta = Fraction(Test(delta, 0.99, LEAST_SAMPLES).delta) if isinstance(delta, float) else delta
     if not isinstance(delta, (int, Fraction)) or not 0 <= delta < 1:
         raise InvalidParameter("delta", delta, SMALL)
     points = _points(mechanism, zero, one, None if outcomes is None else list(dict.fromkeys(outcomes)))
@@ -370,8 +370,9 @@ class Test:
             raise InvalidParameter("confidence", self.confidence, "give a number such as 0.99, below 1")
         if not 0 <= self.delta < 1:
             raise InvalidParameter("delta", self.delta, SMALL)
-        if not isinstance(self.samples, int) or not LEAST <= self.samples <= MOST:
-            advice = f"give a whole number from {LEAST} to {MOST:,d}; 1,000,000 see an epsilon to about 1%"
+        if not isinstance(self.samples, int) or not LEAST_SAMPLES <= self.samples <= MOST_SAMPLES:
+            advice = f"give a whole number from {LEAST_SAMPLES} to {MOST_SAMPLES:,d}"
+            advice += "; 1,000,000 see an epsilon to about 1%"
             raise InvalidParameter("samples", self.samples, advice)
 
     @property

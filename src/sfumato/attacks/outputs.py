@@ -238,7 +238,7 @@ def _same(value: Any) -> Hashable:
     return found
 
 
-class Rows:
+class OutputRows:
     """Reads outputs as rows of this width. Where lengths differ, the last part is the length."""
 
     def __init__(self, width: int, *, ragged: bool) -> None:
@@ -248,7 +248,7 @@ class Rows:
         )
 
     @classmethod
-    def of(cls, *batches: Any) -> Rows:
+    def of(cls, *batches: Any) -> OutputRows:
         """The reader for outputs like these."""
         widths = {batch.shape[1] for batch in batches if isinstance(batch, np.ndarray) and batch.ndim == 2}
         if len(widths) == 1 and all(isinstance(batch, np.ndarray) and batch.ndim == 2 for batch in batches):
@@ -280,10 +280,10 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """Reads one part of each vector."""
 
-    rows: Rows
+    rows: OutputRows
     place: int
 
     def __call__(self, outputs: Any) -> Floats:

@@ -1,4 +1,4 @@
-"""Standing audits: every mechanism of ours, on neighbours that attain what it claims.
+"""Pairing audits: every mechanism of ours, on neighbours that attain what it claims.
 
 Each entry is audited twice. Its law is compared with its bound without sampling, which sees any bound that
 is too small; its draws are audited as those of a stranger, which sees a sampler that is not its law. A test
@@ -13,7 +13,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 from sfumato.attacks.audit import Audit, audit, exactly
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.mechanisms import (
     Conversation,
     Cube,
@@ -51,7 +51,7 @@ SLOW = 25  # a draw that cannot be made in bulk takes so many times as long
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Pairing:
     """A mechanism and two neighbouring answers at a distance."""
 
     mechanism: Mechanism[Any, Any] | Conversation[Any, Any, Any]
@@ -76,47 +76,47 @@ class Entry:
         return self.mechanism.name
 
 
-def entries() -> list[Entry]:
+def entries() -> list[Pairing]:
     """One or more for every mechanism there is."""
     geometric, grid = Geometric(scale=ONE), Geometric(scale=Fraction(4))
     return [
-        Entry(geometric, (0,), (1,), SINGLE),
-        Entry(geometric, (0, 0), (1, 1), Distance(l0=2, linf=ONE), outcomes=_cube(2, -3, 4)),
-        Entry(Gaussian(sigma_squared=Fraction(2)), (0,), (1,), SINGLE, delta=Fraction(1, 1000)),
-        Entry(Staircase(epsilon=ONE, width=3, flat=1), (0,), (3,), Distance(l0=1, linf=Fraction(3))),
-        Entry(Cube(scale=ONE), (0, 0), (1, 1), EACH, outcomes=_cube(2, -3, 4)),
-        Entry(Truncated(core=geometric, low=0, high=4), (0,), (1,), SINGLE, outcomes=_cube(1, 0, 4)),
-        Entry(Truncated(core=geometric, low=0, high=4), (-7,), (1,), Distance(l0=1, linf=Fraction(8)),
+        Pairing(geometric, (0,), (1,), SINGLE),
+        Pairing(geometric, (0, 0), (1, 1), Distance(l0=2, linf=ONE), outcomes=_cube(2, -3, 4)),
+        Pairing(Gaussian(sigma_squared=Fraction(2)), (0,), (1,), SINGLE, delta=Fraction(1, 1000)),
+        Pairing(Staircase(epsilon=ONE, width=3, flat=1), (0,), (3,), Distance(l0=1, linf=Fraction(3))),
+        Pairing(Cube(scale=ONE), (0, 0), (1, 1), EACH, outcomes=_cube(2, -3, 4)),
+        Pairing(Truncated(core=geometric, low=0, high=4), (0,), (1,), SINGLE, outcomes=_cube(1, 0, 4)),
+        Pairing(Truncated(core=geometric, low=0, high=4), (-7,), (1,), Distance(l0=1, linf=Fraction(8)),
               outcomes=_cube(1, 0, 4)),
-        Entry(Renormalised(scale=ONE, low=0, high=3), 0, 1, SINGLE, outcomes=range(4)),
-        Entry(OnGrid(core=grid, bits=2), (Fraction(0),), (ONE,), SINGLE,
+        Pairing(Renormalised(scale=ONE, low=0, high=3), 0, 1, SINGLE, outcomes=range(4)),
+        Pairing(OnGrid(core=grid, bits=2), (Fraction(0),), (ONE,), SINGLE,
               outcomes=[(Fraction(y, 4),) for y in range(-20, 21)]),
-        Entry(OnGrid(core=grid, bits=2), (Fraction(1, 8),), (Fraction(1, 4),),
+        Pairing(OnGrid(core=grid, bits=2), (Fraction(1, 8),), (Fraction(1, 4),),
               Distance(l0=1, linf=Fraction(1, 8)), outcomes=[(Fraction(y, 4),) for y in range(-20, 21)]),
-        Entry(Exponential(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
-        Entry(Exponential(scale=ONE), (0, 9, 9), (1, 9, 9), COME, outcomes=range(3)),
-        Entry(PermuteAndFlip(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
-        Entry(PermuteAndFlip(scale=ONE), (0, 5), (1, 5), COME, outcomes=range(2)),
-        Entry(NoisyMax(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
-        Entry(NoisyMax(scale=ONE), (0, 30), (1, 30), COME, outcomes=range(2)),
-        Entry(TopK(scale=Fraction(4), count=2), (0, 0, 3, 3), (1, 1, 2, 2), EACH,
+        Pairing(Exponential(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
+        Pairing(Exponential(scale=ONE), (0, 9, 9), (1, 9, 9), COME, outcomes=range(3)),
+        Pairing(PermuteAndFlip(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
+        Pairing(PermuteAndFlip(scale=ONE), (0, 5), (1, 5), COME, outcomes=range(2)),
+        Pairing(NoisyMax(scale=Fraction(2)), (0, 3), (1, 2), EACH, outcomes=range(2)),
+        Pairing(NoisyMax(scale=ONE), (0, 30), (1, 30), COME, outcomes=range(2)),
+        Pairing(TopK(scale=Fraction(4), count=2), (0, 0, 3, 3), (1, 1, 2, 2), EACH,
               outcomes=list(permutations(range(4), 2))),
-        Entry(TopK(scale=Fraction(4), count=2), (0, 0, 40, 40), (1, 1, 39, 39), EACH,
+        Pairing(TopK(scale=Fraction(4), count=2), (0, 0, 40, 40), (1, 1, 39, 39), EACH,
               outcomes=list(permutations(range(4), 2))),
-        Entry(Partition(epsilon=ONE, delta=Fraction(1, 1000)), (3,), (4,), SINGLE, delta=Fraction(1, 1000),
+        Pairing(Partition(epsilon=ONE, delta=Fraction(1, 1000)), (3,), (4,), SINGLE, delta=Fraction(1, 1000),
               outcomes=[(0,), (1,)]),
-        Entry(Quantiles(cells=203, targets=((HALF, Fraction(7, 2), Fraction(4)),)), (8, 8, *[0] * 200, 8),
+        Pairing(Quantiles(cells=203, targets=((HALF, Fraction(7, 2), Fraction(4)),)), (8, 8, *[0] * 200, 8),
               (8, 8, *[0] * 200, 9), Distance(l1=ONE), outcomes=_cube(1, 0, 202)),
-        Entry(Modes(cells=2, scale=ONE), (0, 40), (1, 40), Distance(l1=ONE), outcomes=[(0,), (1,)]),
-        Entry(Table.geometric(ratio=HALF, size=4), 0, 3, EACH),
-        Entry(RandomizedResponse(keep=Fraction(3, 4)), 0, 1, SINGLE),
-        Entry(RandomizedResponse(keep=HALF, size=5), 0, 4, SINGLE),
-        Entry(SmoothMedian(epsilon=ONE, delta=Fraction(1, 1000), low=0, high=10, size=5),
+        Pairing(Modes(cells=2, scale=ONE), (0, 40), (1, 40), Distance(l1=ONE), outcomes=[(0,), (1,)]),
+        Pairing(Table.geometric(ratio=HALF, size=4), 0, 3, EACH),
+        Pairing(RandomizedResponse(keep=Fraction(3, 4)), 0, 1, SINGLE),
+        Pairing(RandomizedResponse(keep=HALF, size=5), 0, 4, SINGLE),
+        Pairing(SmoothMedian(epsilon=ONE, delta=Fraction(1, 1000), low=0, high=10, size=5),
               (0, 0, 0, 10, 10), (0, 0, 10, 10, 10), Distance(l0=1), delta=Fraction(1, 1000),
               outcomes=_cube(1, -400, 400)),
-        Entry(SparseVector(threshold=2, threshold_scale=Fraction(2), answer_scale=Fraction(4), limit=1),
+        Pairing(SparseVector(threshold=2, threshold_scale=Fraction(2), answer_scale=Fraction(4), limit=1),
               (0, 0, 0, 1), (1, 1, 1, 0), EACH),
-        Entry(SparseVector(threshold=2, threshold_scale=Fraction(2), answer_scale=Fraction(4), limit=2),
+        Pairing(SparseVector(threshold=2, threshold_scale=Fraction(2), answer_scale=Fraction(4), limit=2),
               (0, 0, 1, 1), (1, 1, 1, 1), COME),
     ]  # fmt: skip
 
@@ -141,7 +141,7 @@ def audits(
     return found
 
 
-def drawn(entry: Entry, *, samples: int, confidence: float) -> Audit:
+def drawn(entry: Pairing, *, samples: int, confidence: float) -> Audit:
     """What its draws show."""
     fast = isinstance(entry.mechanism, (Geometric, Gaussian, Staircase))
     found = audit(
@@ -156,7 +156,7 @@ def drawn(entry: Entry, *, samples: int, confidence: float) -> Audit:
     return replace(found, subject=f"{entry.name} (its draws)")
 
 
-def from_law(entry: Entry) -> list[Audit]:
+def from_law(entry: Pairing) -> list[Audit]:
     """What its law shows; nothing, if it has none."""
     if not isinstance(entry.mechanism, Mechanism):
         return []

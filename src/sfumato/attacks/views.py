@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.attacks.outputs import EXACT, Part, Raised, Rows, column, joined, values
+from sfumato.attacks.outputs import EXACT, OutputPart, OutputRows, Raised, column, joined, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -58,7 +58,7 @@ class View(ABC):
         """A set of cells, for people."""
 
 
-class Atoms(View):
+class SeenValues(View):
     """Each value seen while learning is a cell; all others are one more."""
 
     def __init__(self, known: list[Any]) -> None:
@@ -75,7 +75,7 @@ class Atoms(View):
         return f"the output is {', '.join(names[:SHOWN])}{more}"
 
 
-class Kinds(Atoms):
+class OutputKinds(SeenValues):
     """What sort of thing came out: a number, nothing, an error, a text."""
 
     def cells(self, outputs: Any) -> Cells:
@@ -114,7 +114,7 @@ class Between(View):
 
     in_line = True
 
-    def __init__(self, cuts: Floats, name: str = "the output", read: Part | None = None) -> None:
+    def __init__(self, cuts: Floats, name: str = "the output", read: OutputPart | None = None) -> None:
         self._cuts, self._name, self._read, self.size = cuts, name, read, len(cuts) + 2
 
     def cells(self, outputs: Any) -> Cells:
@@ -142,7 +142,7 @@ class Bits(View):
 
     size = 2 * 128 * 64 + 3
 
-    def __init__(self, name: str = "the float", read: Part | None = None) -> None:
+    def __init__(self, name: str = "the float", read: OutputPart | None = None) -> None:
         self._name, self._read = name, read
 
     def cells(self, outputs: Any) -> Cells:
@@ -175,7 +175,7 @@ class Bits(View):
 class Codes(View):
     """Vectors of few values, each written as one whole number, so that none has to be looked up singly."""
 
-    def __init__(self, read: Rows, rows: NDArray[Any]) -> None:
+    def __init__(self, read: OutputRows, rows: NDArray[Any]) -> None:
         self._read = read
         self._low: list[int] = rows.min(axis=0).astype(np.int64).tolist()
         self._high: list[int] = rows.max(axis=0).astype(np.int64).tolist()
@@ -219,7 +219,7 @@ class Codes(View):
         return f"the output is {', '.join(names)}{more}"
 
 
-class Line(Between):
+class Direction(Between):
     """Cells along the direction that separates two sets of vectors best (Fisher, 1936).
 
     With `products`, the squares and products of parts count as parts: spreads and ties differ, too.
@@ -227,7 +227,7 @@ class Line(Between):
 
     enough = ENOUGH
 
-    def __init__(self, read: Rows, zero: Floats, one: Floats, *, products: bool = False) -> None:
+    def __init__(self, read: OutputRows, zero: Floats, one: Floats, *, products: bool = False) -> None:
         self._rows, self._products = read, products
         some = np.vstack([zero[:FIT], one[:FIT]])
         self._middle: Floats = np.median(some, axis=0)
@@ -266,7 +266,7 @@ class Odds(Between):
 
     enough = ENOUGH
 
-    def __init__(self, read: Rows, kept: list[int], zero: Floats, one: Floats) -> None:
+    def __init__(self, read: OutputRows, kept: list[int], zero: Floats, one: Floats) -> None:
         self._rows, self._kept = read, kept
         self._parts: list[tuple[Floats, Floats]] = []
         for a, b in ((zero[:, i], one[:, i]) for i in kept):
@@ -290,18 +290,18 @@ def views_of(zero: Any, one: Any) -> Iterator[View]:
     """The views that fit these outputs."""
     both = joined([zero, one])
     if isinstance(both, np.ndarray):
-        yield from _vectors(Rows.of(both), zero, one) if both.ndim > 1 else _on_a_line(both)
+        yield from _vectors(OutputRows.of(both), zero, one) if both.ndim > 1 else _on_a_line(both)
         return
     numbers = column(both)
     if all(isinstance(value, (bool, int, float)) for value in both):
         yield from _on_a_line(numbers)
         return
     seen = Counter(values(both))
-    yield Kinds(list(dict.fromkeys(map(_kind, seen))))
-    yield Atoms([value for value, _ in seen.most_common(ATOMS * 20)])
+    yield OutputKinds(list(dict.fromkeys(map(_kind, seen))))
+    yield SeenValues([value for value, _ in seen.most_common(ATOMS * 20)])
     if not np.isnan(numbers).all():
         yield from _on_a_line(numbers)
-    yield from _vectors(Rows.of(both), zero, one)
+    yield from _vectors(OutputRows.of(both), zero, one)
 
 
 def _on_a_line(numbers: NDArray[Any]) -> Iterator[View]:
@@ -315,11 +315,11 @@ def _on_a_line(numbers: NDArray[Any]) -> Iterator[View]:
     yield Bits()
     if len(finite):
         if len(different := np.unique(finite)) <= ATOMS:
-            yield Atoms(different.tolist())
+            yield SeenValues(different.tolist())
         yield Between(_cuts(finite))
 
 
-def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
+def _vectors(read: OutputRows, first: Any, second: Any) -> Iterator[View]:
     rows, others = read(first), read(second)
     both = np.vstack([rows, others])
     few = False
@@ -331,18 +331,18 @@ def _vectors(read: Rows, first: Any, second: Any) -> Iterator[View]:
     telling = _telling(read, zero, one, lambda part: np.searchsorted(_cuts(part, FEWER), part))
     for i in telling[:PARTS]:
         yield Between(
-            _cuts(np.concatenate([zero[:, i], one[:, i]])), f"part {i + 1} of the output", Part(read, i)
+            _cuts(np.concatenate([zero[:, i], one[:, i]])), f"part {i + 1} of the output", OutputPart(read, i)
         )
     if both.dtype.kind == "f":
         for i in _telling(read, zero, one, Bits().of)[:PARTS]:
-            yield Bits(f"part {i + 1}", Part(read, i))
+            yield Bits(f"part {i + 1}", OutputPart(read, i))
     yield Odds(read, telling[:ADDED], zero, one)
-    yield Line(read, zero, one)
+    yield Direction(read, zero, one)
     if read.width <= PRODUCTS and not few:  # a cell for each vector shows all that products do
-        yield Line(read, zero, one, products=True)
+        yield Direction(read, zero, one, products=True)
 
 
-def _telling(read: Rows, zero: Floats, one: Floats, cells: Callable[[Floats], Cells]) -> list[int]:
+def _telling(read: OutputRows, zero: Floats, one: Floats, cells: Callable[[Floats], Cells]) -> list[int]:
     """The parts by how differently the first outputs of either input fall into cells of them."""
     few = min(LOOK, len(zero), len(one))
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sfumato as sf
-from sfumato.budget.bodies import Body
-from sfumato.budget.witness import Witness
+from sfumato.budget.ledger.bodies import DataBody
+from sfumato.budget.ledger.witness import Witness
 from sfumato.cli.main import Friendly, working
 from sfumato.curator import show
 from sfumato.errors import BudgetExceeded, SourceError
@@ -105,7 +105,7 @@ FROM (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DemoQuestion:
     """A question of the tour, and the exact query that knows the truth."""
 
     title: str
@@ -116,29 +116,31 @@ class Asked:
 
 
 QUESTIONS = (
-    Asked("How many visits were there?", "SELECT COUNT(*) AS visits FROM visits", "0.1", None, "visits"),
-    Asked(
+    DemoQuestion(
+        "How many visits were there?", "SELECT COUNT(*) AS visits FROM visits", "0.1", None, "visits"
+    ),
+    DemoQuestion(
         "How many by ward?",
         "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward ORDER BY visits DESC",
         "0.2",
         "ward",
         "visits",
     ),
-    Asked(
+    DemoQuestion(
         "What does a visit cost on average?",
         "SELECT ward, AVG(cost) AS mean_cost FROM visits GROUP BY ward",
         "0.4",
         "ward",
         "mean_cost",
     ),
-    Asked(
+    DemoQuestion(
         "What did June cost in all?",
         "SELECT SUM(cost) AS total FROM visits WHERE day BETWEEN '2025-06-01' AND '2025-06-30'",
         "0.2",
         None,
         "total",
     ),
-    Asked(
+    DemoQuestion(
         "How old are the patients of each region?",
         "SELECT region, AVG(age) AS mean_age FROM patients GROUP BY region",
         "0.2",
@@ -209,7 +211,7 @@ def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     Witness(folder / "hospital.ledger").forget()  # the people are made up anew
-    Body(folder / "hospital.duckdb", "", "", "").forget()
+    DataBody(folder / "hospital.duckdb", "", "", "").forget()
     exact = [question.sql for question in QUESTIONS] + [ALL, WITHOUT_ALICE]
     alice = f"UPDATE patients SET diabetic = TRUE WHERE patient_id = {ALICE}"
     with working("making a hospital"):
@@ -218,7 +220,9 @@ def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     return sf.open(policy), truths
 
 
-def _compare(question: Asked, release: Release, truth: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+def _compare(
+    question: DemoQuestion, release: Release, truth: list[tuple[Any, ...]]
+) -> Iterator[dict[str, Any]]:
     exact = {row[0] if question.key else None: float(row[-1]) for row in truth}
     for row in release.rows():
         true = exact[row[question.key] if question.key else None]
@@ -234,7 +238,7 @@ def _compare(question: Asked, release: Release, truth: list[tuple[Any, ...]]) ->
         }
 
 
-def _table(question: Asked, rows: list[dict[str, Any]], release: Release) -> str:
+def _table(question: DemoQuestion, rows: list[dict[str, Any]], release: Release) -> str:
     texts = release.rows()
     decimals = max((len(str(row[question.value]).partition(".")[2]) for row in texts), default=0)
     body = [

@@ -8,7 +8,7 @@ import click
 
 import sfumato as sf
 from sfumato.budget import Share
-from sfumato.budget.shares import PERIODS
+from sfumato.budget.ledger.shares import PERIODS
 from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 
 

@@ -52,10 +52,10 @@ _LATER = {
     ),
     "participant": (
         "sfumato.cli.participant",
-        "What is promised to whoever is in the data, and what is not: a page for them.",
+        "A page for the people in the data: what is promised to them, and what is not.",
     ),
-    "serve": ("sfumato.cli.serve", "Open the doors: HTTP and Postgres, onto the same budget."),
-    "user": ("sfumato.cli.user", "Who may come in through the doors: add, revoke, list."),
+    "serve": ("sfumato.cli.serve", "Serve over HTTP and the Postgres protocol, on one budget."),
+    "user": ("sfumato.cli.user", "The users of a server: add, revoke, list."),
     "promise": (
         "sfumato.cli.promise",
         "Which promises are in force; withdraw those taken out of the policy.",
@@ -74,10 +74,13 @@ class Friendly(click.Command):
             return super().invoke(ctx)
         except BrokenPipeError:  # whoever read our output has seen enough
             raise
-        except (sf.SfumatoError, OSError, ImportError) as error:
-            kind, message = type(error).__name__, str(error)
+        except sf.SfumatoError as error:
+            facts, message = {"code": error.code, "spent": error.spent}, str(error)
+            kind = type(error).__name__
+        except (OSError, ImportError) as error:
+            facts, kind, message = {}, type(error).__name__, str(error)
         if ctx.params.get("as_json"):
-            print_json({"error": {"type": kind, "message": message}})
+            print_json({"error": {"type": kind, "message": message, **facts}})
         else:
             click.secho("refused: ", fg="red", bold=True, err=True, nl=False)
             click.echo(message, err=True)
@@ -232,7 +235,7 @@ def check(policy: str, read: bool, as_json: bool) -> None:
         print_json({**facts, **kept, "still_kept": [limit.told for limit in database.said.still_kept]})
         raise SystemExit(REFUSED if broken else 0)
     if not broken:
-        click.secho(f"{policy} is right.", fg="green")
+        click.secho(f"{policy} is valid.", fg="green")
     for told in broken:
         click.secho(f"{policy} says what is not true. ", fg="red", nl=False)
         click.echo(told)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sfumato.budget.entries import SECOND
+from sfumato.budget.ledger.entries import SECOND
 from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 from sfumato.curator import show
 

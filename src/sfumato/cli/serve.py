@@ -13,9 +13,9 @@ import sfumato as sf
 from sfumato.cli import reading
 from sfumato.cli.main import JSON, Friendly, opened, print_json
 from sfumato.client.remote import is_near
-from sfumato.server.deadlines import UNKNOWN, deadline, size_class
-from sfumato.server.desk import Settings
-from sfumato.server.people import People
+from sfumato.server.desk.deadlines import UNKNOWN, deadline, size_class
+from sfumato.server.desk.desk import Settings
+from sfumato.server.desk.people import People
 from sfumato.server.workers import Config, first_tokens, serve
 from sfumato.sources.duckdb import share_memory
 
@@ -26,30 +26,45 @@ PORT = click.IntRange(0, 65535)
 @click.argument("policies", nargs=-1, required=True, type=click.Path(dir_okay=False), metavar="POLICY...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--http-port", default=8470, type=PORT, show_default=True, help="Of the HTTP door; 0: any free one."
+    "--http-port", default=8470, type=PORT, show_default=True, help="Port of the HTTP API; 0: any free one."
 )
 @click.option(
-    "--postgres-port", default=5470, type=PORT, show_default=True, help="Of the wire door; 0: any free one."
+    "--postgres-port",
+    default=5470,
+    type=PORT,
+    show_default=True,
+    help="Port of the Postgres protocol; 0: any free one.",
 )
-@click.option("--no-http", is_flag=True, help="Leave the HTTP door shut.")
-@click.option("--no-postgres", is_flag=True, help="Leave the wire door shut.")
+@click.option("--no-http", is_flag=True, help="Do not serve HTTP.")
+@click.option("--no-postgres", is_flag=True, help="Do not serve the Postgres protocol.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes.")
 @click.option("--certificate", type=click.Path(dir_okay=False), metavar="FILE", help="For TLS, as PEM.")
 @click.option("--key", type=click.Path(dir_okay=False), metavar="FILE", help="Its private key, as PEM.")
-@click.option("--plain", is_flag=True, help="Without TLS on any address: something in front of it does that.")
-@click.option("--rate", default=50.0, show_default=True, help="Requests of a person in a second.")
-@click.option("--running", default=2, show_default=True, help="New questions of a person at a time.")
+@click.option("--plain", is_flag=True, help="Serve without TLS, because a proxy in front provides it.")
+@click.option("--rate", default=50.0, show_default=True, help="Requests per second, for each person.")
+@click.option("--running", default=2, show_default=True, help="New questions at a time, for each person.")
+@click.option("--threads", default=8, show_default=True, help="New questions at a time, in one worker.")
 @click.option(
-    "--threads", default=8, show_default=True, help="New questions of everybody at a time, a worker."
+    "--late",
+    default=20,
+    show_default=True,
+    help="Late or failed answers after which an analyst is suspended.",
 )
-@click.option("--late", default=20, show_default=True, help="Missed deadlines and failures that stop her.")
-@click.option("--pace", default=1.0, show_default=True, help="How much slower than usual this machine is.")
+@click.option(
+    "--pace", default=1.0, show_default=True, help="How much slower this machine is than a usual one."
+)
 @click.option("--longest", default=60.0, show_default=True, help="The latest deadline, in seconds.")
 @click.option(
-    "--stop-after", default=4.0, show_default=True, help="Deadlines after which an engine is stopped."
+    "--stop-after", default=4.0, show_default=True, help="Stop an engine after this many deadlines."
 )
-@click.option("--no-deadlines", is_flag=True, help="Answer at once: time then tells about the data.")
-@click.option("--check", is_flag=True, help="See whether it could serve, and stop. Reads rows to time them.")
+@click.option(
+    "--no-deadlines",
+    is_flag=True,
+    help="Answer at once: response times then reveal something about the data.",
+)
+@click.option(
+    "--check", is_flag=True, help="Check whether it could serve, and exit. Reads rows to time them."
+)
 @JSON
 def command(
     policies: tuple[str, ...],
@@ -140,21 +155,19 @@ def _welcome_json(config: Config, ports: dict[str, int], tokens: dict[str, str])
 
 
 def _welcome(config: Config, ports: dict[str, int], tokens: dict[str, str]) -> None:
-    click.secho("The doors are open.", fg="green", bold=True)
+    click.secho("Serving.", fg="green", bold=True)
     for door, where in _addresses(config, ports).items():
         click.echo(f"  {'HTTP' if door == 'http' else 'Postgres':<9} {where}")
     for policy, token in tokens.items():
-        click.echo(
-            f"\n  Nobody may come in to {Path(policy).stem} yet. The owner's first token, shown this once:"
-        )
+        click.echo(f"\n  {Path(policy).stem} has no users yet. The owner's first token, shown only once:")
         click.secho(f"    {token}", bold=True)
         click.echo(
-            "  It is good for one day and one thing: POST /v1/DATABASE/tokens gives a lasting one for it."
+            "  It is valid for one day and one use: POST /v1/DATABASE/tokens exchanges it for a lasting one."
         )
     example = Path(config.policies[0])
-    click.echo("\n  Let somebody in, from another terminal:")
+    click.echo("\n  Add a user, from another terminal:")
     click.echo(f"    sfumato user add {json.dumps(str(example)) if ' ' in str(example) else example} ana")
-    click.echo("\n  Stop with Ctrl-C: questions that are running leave at their deadlines first.")
+    click.echo("\n  Stop with Ctrl-C: running questions are answered at their deadlines first.")
 
 
 def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]:

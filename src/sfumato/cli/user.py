@@ -13,8 +13,8 @@ import click
 import sfumato as sf
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.curator import show
-from sfumato.server import owner
-from sfumato.server.people import DAYS, ROLES, People
+from sfumato.server.desk import owner
+from sfumato.server.desk.people import DAYS, ROLES, People
 
 WIDE = 60  # letters of a question that are shown
 
@@ -54,9 +54,9 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
         print_json({"name": name, "role": role, "days": days, "token": token})
         return
     click.echo(
-        f"{name} may come in to {declared.name} as {role}, for {days:g} days, with this token. It is shown"
+        f"Created a token for {name} on {declared.name} (role: {role}, valid for {days:g} days). "
+        "It is shown only once:"
     )
-    click.echo("this once:")
     click.secho(f"\n  {token}\n", bold=True)
     if role == "auditor":
         return
@@ -75,7 +75,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
 @command.command()
 @POLICY
 @click.argument("name")
-@click.option("--token", default="", metavar="ID", help="Only this token of hers; ids: sfumato user list.")
+@click.option("--token", default="", metavar="ID", help="Only this token; ids: sfumato user list.")
 @JSON
 def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
     """Shut somebody out, at once and at every door; what was spent stays spent."""
@@ -168,8 +168,8 @@ def _short(question: str) -> str:
 @POLICY
 @click.argument("name")
 @JSON
-def look(policy: str, name: str, as_json: bool) -> None:
-    """Let somebody go on whose answers came late or failed too often, after you have looked why."""
+def review(policy: str, name: str, as_json: bool) -> None:
+    """List an analyst's late or failed answers, and lift the suspension."""
     database = sf.open(policy)
     if People.beside(policy).get(name) is None:
         raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user list POLICY")
@@ -189,6 +189,9 @@ def look(policy: str, name: str, as_json: bool) -> None:
     if len(notes) > seen + 1:
         click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")
     if len(notes) == seen + 1:
-        click.echo("  Nothing was late or failed since the last look.")
+        click.echo("  Nothing was late or failed since the last review.")
     today = datetime.datetime.now(datetime.UTC).date()
-    click.echo(f"{name} may go on. This is written down in the ledger ({today}).")
+    click.echo(f"{name} is no longer suspended. The ledger records this review ({today}).")
+
+
+command.add_command(review, "look")  # what it was called before

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 import datetime
 
-from sfumato.client.remote import Batch, Cursor, Database, Explanation, Question, Release, connect
+from sfumato.client.remote import (
+    Cursor,
+    RemoteBatch,
+    RemoteDatabase,
+    RemoteExplanation,
+    RemoteQuestion,
+    RemoteRelease,
+    connect,
+)
 from sfumato.errors import (
     AccessDenied,
     InvalidParameter,
@@ -30,22 +38,22 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
-    "Batch",
     "Cursor",
     "DataError",
-    "Database",
     "DatabaseError",
     "Date",
     "Error",
-    "Explanation",
     "IntegrityError",
     "InterfaceError",
     "InternalError",
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
-    "Question",
-    "Release",
+    "RemoteBatch",
+    "RemoteDatabase",
+    "RemoteExplanation",
+    "RemoteQuestion",
+    "RemoteRelease",
     "Timestamp",
     "Warning",
     "apilevel",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import http.client
+import io
 import ipaddress
 import json
 import math
@@ -13,6 +15,7 @@ import threading
 import time
 import urllib.parse
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import sfumato
@@ -20,6 +23,7 @@ from sfumato import errors
 from sfumato.curator import show
 from sfumato.errors import AccessDenied, InvalidParameter, QueryRefused, ServerError, SfumatoError
 from sfumato.exact.coins import SystemCoins
+from sfumato.mechanisms.guarantee import FINER, Guarantee, decimal
 from sfumato.queries.lexing import signs
 
 if TYPE_CHECKING:
@@ -29,11 +33,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
+    from sfumato.curator.face import Level
+    from sfumato.mechanisms.guarantee import Number
+
 LEVEL = "0.95"
 TRIES = 4  # of a request whose answer was lost
 PAUSE = 0.2  # seconds before the second try, and twice as long before each other one
 SECONDS = 3600.0  # for an answer: deadlines may be long
-Number = str | float | int
 
 
 def connect(
@@ -46,7 +52,7 @@ def connect(
     delta: Number | None = None,
     intervals: bool = False,
     plain: bool = False,
-) -> Database:
+) -> RemoteDatabase:
     """A database behind `sfumato serve`, asked over HTTP: sf.connect("https://ana@host:8470/hospital").
 
     The token is given here, in the URL (https://ana:TOKEN@host/hospital), or in SFUMATO_TOKEN. `certificate`
@@ -76,7 +82,7 @@ def connect(
             context.load_default_certs()
     line = _Line(parts.hostname, parts.port, context, given)
     price = {"epsilon": _text(epsilon), "rho": _text(rho), "delta": _text(delta)}
-    database = Database(line, urllib.parse.unquote(name), price, intervals)
+    database = RemoteDatabase(line, urllib.parse.unquote(name), price, intervals)
     whose = database.schema()["name"]  # a wrong token or database is said here
     if parts.username and urllib.parse.unquote(parts.username) != whose:
         raise AccessDenied(
@@ -186,7 +192,7 @@ def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:
     raise error
 
 
-class Database:
+class RemoteDatabase:
     """A database behind a server: ask it with `sql`, or as a DB-API connection with `cursor`."""
 
     def __init__(self, line: _Line, name: str, price: dict[str, str | None], intervals: bool) -> None:
@@ -202,27 +208,34 @@ class Database:
         delta: Number | None = None,
         tune: Number | None = None,
         parameters: Sequence[Any] = (),
-    ) -> Question:
+    ) -> RemoteQuestion:
         """A question at a price; asked when you call `release()`. `parameters` are for $1, $2, ..."""
         given = {"epsilon": _text(epsilon), "rho": _text(rho), "delta": _text(delta)}
         price = given if any(given.values()) else self.price
         body = {"sql": sql, **price, "tune": _text(tune), "parameters": [_plain(each) for each in parameters]}
-        return Question(self, sql, {key: value for key, value in body.items() if value not in (None, [])})
+        return RemoteQuestion(
+            self, sql, {key: value for key, value in body.items() if value not in (None, [])}
+        )
 
-    def release(self, question: Question, level: str = LEVEL) -> Release:
+    def release(self, question: RemoteQuestion, level: Level = LEVEL) -> RemoteRelease:
         """Spend the price of a question, or get its stored release for nothing."""
-        body = {**question.body, "level": level}
+        body = {**question.body, "level": str(level)}
         key = "" if "tune" in question.body else _key()
-        return Release(question, self.act("POST", "release", body, key=key, repeat=bool(key)))
+        return RemoteRelease(question, self.act("POST", "release", body, key=key, repeat=bool(key)))
 
-    def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
+    def batch(self, questions: Iterable[RemoteQuestion], *, delta: Number | None = None) -> RemoteBatch:
         """Questions that are fixed before the first answer, as one charge."""
-        return Batch(self, tuple(questions), _text(delta))
+        return RemoteBatch(self, tuple(questions), _text(delta))
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> RemoteBudget:
         """Total, spent, left, and what is left for you."""
-        return Budget(self.act("GET", "budget"))
+        return RemoteBudget(self.act("GET", "budget"))
+
+    @property
+    def left(self) -> Guarantee:
+        """What you can still spend: of the total, and of a share if there is one."""
+        return self.budget.for_you
 
     def history(self) -> list[dict[str, Any]]:
         """Every charge that you may see."""
@@ -234,12 +247,13 @@ class Database:
         found: dict[str, Any] = self.act("GET", "schema")
         return found
 
-    def suggest_epsilon(self, secret: str, *, advantage: Number, **more: Any) -> dict[str, Any]:
+    def suggest_epsilon(
+        self, secret: str, *, advantage: Number, within: Number | None = None, **more: Any
+    ) -> RemoteSuggestion:
         """The epsilon that keeps everybody within this advantage; for owners and auditors."""
-        found: dict[str, Any] = self.act(
-            "POST", "suggest", {"secret": secret, "advantage": advantage, **more}
-        )
-        return found
+        near = {} if within is None else {"within": _sent(within)}
+        body = {"secret": secret, "advantage": _sent(advantage), **near, **more}
+        return RemoteSuggestion(self.act("POST", "suggest", body))
 
     def act(self, method: str, what: str, body: Any = None, *, key: str = "", repeat: bool = True) -> Any:
         """One request about this database."""
@@ -262,7 +276,7 @@ class Database:
         """Hang up."""
         self._line.close()
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> RemoteDatabase:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -278,17 +292,17 @@ class Database:
         return "\n".join(lines)
 
 
-class Question:
+class RemoteQuestion:
     """A question and its price. Looking at it never spends."""
 
-    def __init__(self, database: Database, sql: str, body: dict[str, Any]) -> None:
+    def __init__(self, database: RemoteDatabase, sql: str, body: dict[str, Any]) -> None:
         self.database, self.text, self.body = database, " ".join(sql.split()), body
 
-    def explain(self) -> Explanation:
+    def explain(self) -> RemoteExplanation:
         """Price, error and derivation. Free, and no row is read."""
-        return Explanation(self.database.act("POST", "explain", self.body))
+        return RemoteExplanation(self.database.act("POST", "explain", self.body))
 
-    def release(self, level: str = LEVEL) -> Release:
+    def release(self, level: Level = LEVEL) -> RemoteRelease:
         """Spend the price and get the numbers; asking again is free."""
         return self.database.release(self, level)
 
@@ -303,7 +317,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class RemoteExplanation:
     """What a question costs and how good its answer will be."""
 
     facts: dict[str, Any]
@@ -317,7 +331,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Budget:
+class RemoteBudget:
     """What was spent, and what is left."""
 
     facts: dict[str, Any]
@@ -327,9 +341,28 @@ class Budget:
         return self.facts
 
     @property
-    def left(self) -> str:
-        """What you can still spend."""
-        return str(self.facts["left_for_you"])
+    def total(self) -> Guarantee:
+        """Of the database."""
+        return self._of("total")
+
+    @property
+    def spent(self) -> Guarantee:
+        """By everybody."""
+        return self._of("spent")
+
+    @property
+    def left(self) -> Guarantee:
+        """What can still be asked for, by everybody together."""
+        return self._of("left")
+
+    @property
+    def for_you(self) -> Guarantee:
+        """What you can still spend: of the total, and of a share if there is one."""
+        facts = self.facts
+        return _guarantee(facts["currency"], facts["left_for_you"], facts.get("left_for_you_delta"))
+
+    def _of(self, name: str) -> Guarantee:
+        return _guarantee(self.facts["currency"], self.facts[name], self.facts.get("delta", {}).get(name))
 
     def __repr__(self) -> str:
         facts = self.facts
@@ -342,29 +375,68 @@ class Budget:
         return "\n".join([*lines, *([f"  {facts['worth']}"] if facts.get("worth") else [])])
 
 
-class Release:
+@dataclass(frozen=True, slots=True, repr=False)
+class RemoteSuggestion:
+    """The epsilon that keeps a promise."""
+
+    facts: dict[str, Any]
+
+    @property
+    def epsilon(self) -> float:
+        """What all releases together may cost; in a budget of rho, a rho. Infinite if there is no limit."""
+        found = self.facts.get("epsilon", self.facts.get("rho"))
+        return math.inf if found is None else float(found)
+
+    @property
+    def budget(self) -> float:
+        """What to write under [budget]."""
+        return math.inf if self.facts["budget"] is None else float(self.facts["budget"])
+
+    @property
+    def sentence(self) -> str:
+        """What it means."""
+        return str(self.facts["sentence"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts."""
+        return self.facts
+
+    def __repr__(self) -> str:
+        return "\n".join(show.paragraphs([self.sentence]))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteReceipt:
+    """Proof of a charge, as far as a server tells it."""
+
+    number: int
+    head: str
+    charged: Guarantee
+
+
+class RemoteRelease:
     """A released table: its rows, their intervals, what it cost. Everything in it is public."""
 
-    def __init__(self, question: Question | None, facts: dict[str, Any]) -> None:
+    def __init__(self, question: RemoteQuestion | None, facts: dict[str, Any]) -> None:
         self._question, self.facts = question, facts
         self.columns: list[str] = facts["columns"]
 
-    def rows(self, level: str = LEVEL) -> list[dict[str, Any]]:
+    def rows(self, level: Level = LEVEL) -> list[dict[str, Any]]:
         """Every row: key columns, and for each number `name`, `name_low`, `name_high`."""
         facts = self._at(level)
         kinds = list(zip(facts["columns"], facts["types"], facts["ends"], strict=True))
         return [{name: _read(row[name], kind, end) for name, kind, end in kinds} for row in facts["rows"]]
 
-    def _at(self, level: str) -> dict[str, Any]:
+    def _at(self, level: Level) -> dict[str, Any]:
         """The facts at another level: asked for again, which is free."""
-        if level == self.facts["level"] or self._question is None:
-            if level != self.facts["level"]:
-                told = f"a batch has one level, {self.facts['level']}: give it to Batch.release"
-                raise InvalidParameter("level", level, told)
+        if str(level) == self.facts["level"]:
             return self.facts
+        if self._question is None:
+            told = f"a batch has one level, {self.facts['level']}: give it to Batch.release"
+            raise InvalidParameter("level", level, told)
         return self._question.release(level).facts
 
-    def df(self, level: str = LEVEL) -> pandas.DataFrame:
+    def df(self, level: Level = LEVEL) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
         try:
             import pandas
@@ -372,7 +444,7 @@ class Release:
             raise ImportError('df() needs pandas. Run: pip install "sfumato[pandas]"') from None
         return pandas.DataFrame(self.rows(level), columns=self.columns)
 
-    def pl(self, level: str = LEVEL) -> polars.DataFrame:
+    def pl(self, level: Level = LEVEL) -> polars.DataFrame:
         """The rows as a polars DataFrame."""
         try:
             import polars
@@ -380,7 +452,7 @@ class Release:
             raise ImportError('pl() needs polars. Run: pip install "sfumato[polars]"') from None
         return polars.DataFrame(self._columnar(level), strict=False)
 
-    def arrow(self, level: str = LEVEL) -> pyarrow.Table:
+    def arrow(self, level: Level = LEVEL) -> pyarrow.Table:
         """The rows as an Arrow table."""
         try:
             import pyarrow
@@ -388,7 +460,7 @@ class Release:
             raise ImportError('arrow() needs pyarrow. Run: pip install "sfumato[arrow]"') from None
         return pyarrow.table(self._columnar(level))
 
-    def _columnar(self, level: str) -> dict[str, list[Any]]:
+    def _columnar(self, level: Level) -> dict[str, list[Any]]:
         rows, kinds = self.rows(level), dict(zip(self.columns, self.facts["types"], strict=True))
         found = {name: [row[name] for row in rows] for name in self.columns}
         for name, values in found.items():
@@ -397,29 +469,52 @@ class Release:
         return found
 
     @property
-    def cost(self) -> str:
+    def cost(self) -> Guarantee:
         """Charged by asking now: zero if the question was paid before."""
-        return str(self.facts["charged"])
+        return _guarantee(self.facts["currency"], self.facts["charged"], self.facts.get("charged_delta"))
 
     @property
-    def left(self) -> str:
+    def left(self) -> Guarantee:
         """What you can still spend."""
-        return str(self.facts["left"])
+        return _guarantee(self.facts["currency"], self.facts["left"], self.facts.get("left_delta"))
 
-    def notes(self) -> list[str]:
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release proves when one unit is added or removed."""
+        currency = "rho" if "rho" in self.facts else "epsilon"
+        return _guarantee(currency, self.facts[currency], self.facts.get("delta"))
+
+    @property
+    def receipt(self) -> RemoteReceipt:
+        """What was paid for it."""
+        return RemoteReceipt(self.facts["receipt"], self.facts["head"].partition("-")[2], self.cost)
+
+    def notes(self, level: Level = LEVEL) -> list[str]:
         """What the numbers do not say by themselves."""
-        return list(self.facts["notes"])
+        return list(self._at(level)["notes"])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, level: Level = LEVEL) -> dict[str, Any]:
         """The facts."""
-        return self.facts
+        return self._at(level)
 
-    def text(self) -> str:
+    def text(self, level: Level = LEVEL) -> str:
         """The table for a terminal, with intervals and what it cost."""
-        return "\n".join([show.table(*self._grid()), "", *show.paragraphs(self.notes())])
+        return "\n".join([self.table(level), "", *show.paragraphs(self.notes(level))])
 
-    def _grid(self) -> tuple[list[str], list[list[str]], list[bool]]:
-        rows, percent = self.rows(self.facts["level"]), f"{float(self.facts['level']) * 100:.10g}%"
+    def table(self, level: Level = LEVEL) -> str:
+        """The numbers alone."""
+        return show.table(*self._grid(level))
+
+    def csv(self, level: Level = LEVEL) -> str:
+        """The rows as CSV, with a header."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows(level))
+        return text.getvalue()
+
+    def _grid(self, level: Level) -> tuple[list[str], list[list[str]], list[bool]]:
+        rows, percent = self.rows(level), f"{float(level) * 100:.10g}%"
         headers: list[str] = []
         left: list[bool] = []
         numbers = [name for name, end in zip(self.columns, self.facts["ends"], strict=True) if end == -1]
@@ -442,26 +537,51 @@ class Release:
         return headers, body, left
 
     def __repr__(self) -> str:
-        return self.text()
+        return self.text(self.facts["level"])
 
     def _repr_html_(self) -> str:
-        return show.html_table(*self._grid(), self.notes())
+        level = self.facts["level"]
+        return show.html_table(*self._grid(level), self.notes(level))
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RemoteBatch:
     """Questions that are charged and released together."""
 
-    database: Database
-    questions: tuple[Question, ...]
+    database: RemoteDatabase
+    questions: tuple[RemoteQuestion, ...]
     delta: str | None
 
-    def release(self, level: str = LEVEL) -> list[Release]:
+    def release(self, level: Level = LEVEL) -> RemoteReleases:
         """Spend the price and get all the numbers; asking the same batch again is free."""
-        body: dict[str, Any] = {"questions": [each.body for each in self.questions], "level": level}
+        body: dict[str, Any] = {"questions": [each.body for each in self.questions], "level": str(level)}
         body |= {"delta": self.delta} if self.delta is not None else {}
         found = self.database.act("POST", "batch", body, key=_key())
-        return [Release(None, facts) for facts in found["releases"]]
+        return RemoteReleases(tuple(RemoteRelease(None, facts) for facts in found["releases"]))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RemoteReleases:
+    """The releases of a batch, in the order of its questions."""
+
+    each: tuple[RemoteRelease, ...]
+
+    def __iter__(self) -> Iterator[RemoteRelease]:
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __getitem__(self, index: int) -> RemoteRelease:
+        return self.each[index]
+
+    @property
+    def cost(self) -> Guarantee:
+        """Charged for all of them by asking now."""
+        return self.each[0].cost
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.each))
 
 
 class Cursor:
@@ -469,10 +589,10 @@ class Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: Database) -> None:
+    def __init__(self, connection: RemoteDatabase) -> None:
         self.connection = connection
         self.description: list[tuple[Any, ...]] | None = None
-        self.released: Release | None = None
+        self.released: RemoteRelease | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._place = 0
 
@@ -566,4 +686,14 @@ def _key() -> str:
 
 
 def _text(value: Number | None) -> str | None:
-    return None if value is None else str(value)
+    return None if value is None else str(_sent(value))
+
+
+def _sent(value: Number) -> str | int | float:
+    """A number as it is sent: exactly."""
+    return decimal(value, FINER) if isinstance(value, Fraction) else str(value)
+
+
+def _guarantee(currency: str, amount: str, delta: str | None) -> Guarantee:
+    much, slack = Fraction(amount), Fraction(delta or 0)
+    return Guarantee(much, slack) if currency == "epsilon" else Guarantee(None, slack, much)

@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sfumato.curator.calibrate import Query
+from sfumato.curator import texts
+from sfumato.curator.calibrate import Calibration
 from sfumato.curator.drawing import job
 from sfumato.curator.path import Bill, pay
 from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Release
+from sfumato.curator.repairs import is_repaired
 from sfumato.errors import Halted
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.units import about, declared
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
-    from sfumato.budget import Draw, Receipt
+    from sfumato.budget import Draw, Kept, Receipt
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
@@ -32,11 +34,11 @@ class Stored:
     """A stored release: the plans by which its integers are read, and the steps by which they were drawn."""
 
     receipt: Receipt
-    parts: tuple[tuple[Plan, Query], ...]
+    parts: tuple[tuple[Plan, Calibration], ...]
     drawn: Draw
 
 
-class Part(Protocol):
+class AskedPart(Protocol):
     """One question, as it is charged alone or with others."""
 
     @property
@@ -48,7 +50,7 @@ class Part(Protocol):
         """The same as the engine will get it: printed before the charge."""
 
     @property
-    def query(self) -> Query:
+    def query(self) -> Calibration:
         """The steps of noise that are drawn for it."""
 
     @property
@@ -60,6 +62,10 @@ class Part(Protocol):
         """The price that was asked for."""
 
     @property
+    def sql(self) -> str:
+        """Its text."""
+
+    @property
     def meaning(self) -> list[Any]:
         """What the integers that are drawn for it mean."""
 
@@ -67,7 +73,13 @@ class Part(Protocol):
     def former(self) -> Plan:
         """Its plan as it was before questions had a stored form."""
 
-    def meant(self, meaning: list[Any]) -> Plan | None:
+    def is_meant_by(self, text: str, reading: int) -> bool:
+        """Whether a text of the history, as it was once understood, is this question."""
+
+    def was_meant(self, reading: int) -> bool:
+        """Whether its own text meant the same by an earlier reading."""
+
+    def meant(self, meaning: list[Any], reading: int) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
 
 
@@ -79,13 +91,18 @@ class Asked(ABC):
 
     @property
     @abstractmethod
-    def questions(self) -> Sequence[Part]:
+    def questions(self) -> Sequence[AskedPart]:
         """The questions, at least one."""
 
     @property
     @abstractmethod
     def text(self) -> str:
         """All of it on one line, for the history."""
+
+    @property
+    @abstractmethod
+    def text_then(self) -> str:
+        """The same as it was written before the third reading."""
 
     @property
     @abstractmethod
@@ -97,10 +114,9 @@ class Asked(ABC):
     def keys(self) -> tuple[str, ...]:
         """What it is known by: the first is written, all are looked up."""
 
-    @property
     @abstractmethod
-    def alike(self) -> tuple[str, ...]:
-        """Names that it once shared with another question: what is stored under them must be in its words."""
+    def keys_of(self, reading: int) -> tuple[str, ...]:
+        """What it was known by while SQL was understood so; another question may have had the same names."""
 
     @abstractmethod
     def formerly(self, plans: Sequence[Plan]) -> str:
@@ -135,28 +151,56 @@ class Asked(ABC):
     @property
     def may_be_former(self) -> bool:
         """Whether an answer may be stored under a name of before: not where it was read wrongly then."""
-        return self.database.ledger.has_former and not any(each.plan.repairs for each in self.questions)
+        return 0 in self.database.ledger.readings and not any(
+            is_repaired(each.plan) for each in self.questions
+        )
+
+    def answers(self, text: str, reading: int) -> bool:
+        """Whether this is what was asked by a text, as it was once understood."""
+        asked = texts.apart(text)
+        if text == self.text_then:  # then nothing can be split wrongly
+            asked = [texts.one_line(each.sql) for each in self.questions]
+        return len(asked) == len(self.questions) and all(
+            each.is_meant_by(one, reading) for each, one in zip(self.questions, asked, strict=True)
+        )
+
+    @property
+    def _earlier(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Other names that it had by earlier readings, where anything was charged by them."""
+        for reading in sorted(self.database.ledger.readings - {0}, reverse=True):
+            if (keys := self.keys_of(reading)) != self.keys:
+                yield reading, keys
 
     def is_or_was(self, key: str) -> bool:
         """Whether it is, or was, known by this."""
-        return key in self.keys or (
-            self.may_be_former and key == self.formerly([each.former for each in self.questions])
-        )
+        if key in self.keys:
+            return True
+        for reading, keys in self._earlier:
+            if key in keys and all(each.was_meant(reading) for each in self.questions):
+                return True
+        return self.may_be_former and key == self.formerly([each.former for each in self.questions])
 
     def stored(self, version: int | None = None) -> Stored | None:
         """What is stored for it, about the data as they are or as they were."""
         ledger = self.database.ledger
-        kept = ledger.kept(self.keys, asked=self.prices, version=version)
-        plans = [] if kept is None else _meant(self.questions, kept.meaning)
-        if not plans and self.alike:
-            kept = ledger.kept(self.alike, asked=self.prices, version=version, text=self.text)
-            plans = [] if kept is None else _meant(self.questions, kept.meaning)
-        if not plans and self.may_be_former:
+        for kept in self._kept(version):
+            if plans := _meant(self.questions, kept):
+                return self._stored(kept, plans)
+        if self.may_be_former:
             plans = [each.former for each in self.questions]
             sizes = [len(plan.measures) for plan in plans]
-            kept = ledger.kept(self.formerly(plans), asked=self.prices, sizes=sizes, version=version)
-        if kept is None or not plans:
-            return None
+            if found := ledger.all_kept([self.formerly(plans)], self.prices, sizes=sizes, version=version):
+                return self._stored(found[0], plans)
+        return None
+
+    def _kept(self, version: int | None) -> Iterator[Kept]:
+        """What may be an answer, by its names of today and then by those of before."""
+        ledger = self.database.ledger
+        yield from ledger.all_kept(self.keys, self.prices, version=version)
+        for _, keys in self._earlier:
+            yield from ledger.all_kept(keys, self.prices, version=version, answers=self.answers)
+
+    def _stored(self, kept: Kept, plans: list[Plan]) -> Stored:
         paid = [kept.receipt.price] if len(plans) == 1 else self.prices
         return Stored(kept.receipt, _parted(plans, kept.spend, paid), kept.drawn)
 
@@ -200,7 +244,7 @@ class Asked(ABC):
         shown = (each.compiled for each in self.questions if each.plan is plan)
         return next(shown, None) or self.database.source.compile(plan)
 
-    def _waiting(self) -> tuple[tuple[tuple[Plan, Query], ...], Receipt | None]:
+    def _waiting(self) -> tuple[tuple[tuple[Plan, Calibration], ...], Receipt | None]:
         """What is run and drawn; with a receipt, if it was charged before and its release never stored.
 
         Then what was charged is what is drawn: its steps must be those of the measures that would be run now,
@@ -208,7 +252,8 @@ class Asked(ABC):
         """
         now = tuple((each.plan, each.query) for each in self.questions)
         watched = self.database.watched
-        for receipt, spend, plans in self._charged():
+        for charged, plans in self._charged():
+            receipt, spend = charged.receipt, charged.spend
             if self.database.ledger.is_held(receipt.number):
                 raise Halted(self.database.policy.name, receipt.number)
             derived = [each.distances for plan in plans for each in derive(plan, watched)]
@@ -216,22 +261,22 @@ class Asked(ABC):
                 return _parted(plans, spend, self.prices), receipt
         return now, None
 
-    def _charged(self) -> Iterator[tuple[Receipt, Spend, list[Plan]]]:
+    def _charged(self) -> Iterator[tuple[Kept, list[Plan]]]:
         """What was charged for it and never released, and the plans that its steps were charged for: as they
         would be now, or as they were when other measures were taken for the same."""
         ledger, prices = self.database.ledger, self.prices
         found = ledger.unredeemed(self.keys, prices)
-        if self.alike:
-            found += ledger.unredeemed(self.alike, prices, text=self.text)
+        for _, keys in self._earlier:
+            found += ledger.unredeemed(keys, prices, answers=self.answers)
         now = [each.meaning for each in self.questions]
-        for receipt, spend, meaning in sorted(found, key=lambda each: each[2] != now):
-            if plans := _meant(self.questions, meaning):
-                yield receipt, spend, plans
+        for charged in sorted(found, key=lambda each: each.meaning != now):
+            if plans := _meant(self.questions, charged):
+                yield charged, plans
         if self.may_be_former:
             plans = [each.former for each in self.questions]
             sizes = [len(plan.measures) for plan in plans]
-            for receipt, spend, _ in ledger.unredeemed([self.formerly(plans)], prices, sizes=sizes):
-                yield receipt, spend, plans
+            for charged in ledger.unredeemed([self.formerly(plans)], prices, sizes=sizes):
+                yield charged, plans
 
 
 def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
@@ -253,20 +298,20 @@ def meaning_of(plan: Plan) -> list[Any]:
 
 def _parted(
     plans: Sequence[Plan], spend: Spend, prices: Sequence[Guarantee]
-) -> tuple[tuple[Plan, Query], ...]:
+) -> tuple[tuple[Plan, Calibration], ...]:
     """Steps that were charged together, each with the plan that they are for."""
     parts, start = [], 0
     for plan, price in zip(plans, prices, strict=True):
         end = start + len(plan.measures)
-        parts.append((plan, Query(spend[start:end], price)))
+        parts.append((plan, Calibration(spend[start:end], price)))
         start = end
     return tuple(parts)
 
 
-def _meant(parts: Sequence[Part], meaning: Sequence[list[Any]]) -> list[Plan]:
+def _meant(parts: Sequence[AskedPart], kept: Kept) -> list[Plan]:
     """The plans by which stored integers are read; none if they cannot be."""
-    if len(meaning) != len(parts):
+    if len(kept.meaning) != len(parts):
         return []
-    found = [part.meant(each) for part, each in zip(parts, meaning, strict=True)]
+    found = [part.meant(each, kept.reading) for part, each in zip(parts, kept.meaning, strict=True)]
     plans = [plan for plan in found if plan is not None]
     return plans if len(plans) == len(found) else []

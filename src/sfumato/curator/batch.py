@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.curator import names
+from sfumato.curator import names, texts
 from sfumato.curator.asked import Asked, shown
 from sfumato.curator.question import check_delta
 from sfumato.curator.release import Releases
@@ -32,7 +32,7 @@ class Batch(Asked):
     privacy loss, which for many questions is far below the sum.
 
     Guarantee: the price, for all of them together. Proof: no question depends on an answer of the batch, so
-    the steps are fixed in advance (`sfumato.budget.loss`); in the ledger it is one step of a filter.
+    the steps are fixed in advance (`budget.accounting.loss`); in the ledger it is one step of a filter.
     """
 
     database: Keeper
@@ -75,7 +75,12 @@ class Batch(Asked):
     @property
     def text(self) -> str:
         """The questions on one line, for the history."""
-        return f"batch of {len(self.questions)}: " + "; ".join(each.text for each in self.questions)
+        return texts.together([each.text for each in self.questions])
+
+    @property
+    def text_then(self) -> str:
+        """The same as it was written before the third reading."""
+        return texts.together([each.text_then for each in self.questions])
 
     @property
     def price(self) -> Guarantee:
@@ -94,12 +99,9 @@ class Batch(Asked):
         """What the batch is known by: the first is written, all are looked up."""
         return names.batch([question.keys for question in self.questions])
 
-    @property
-    def alike(self) -> tuple[str, ...]:
-        """Names that it shared with another batch."""
-        if not any(question.alike for question in self.questions):
-            return ()
-        return names.batch([question.alike or question.keys for question in self.questions])
+    def keys_of(self, reading: int) -> tuple[str, ...]:
+        """What the batch was known by while SQL was understood so."""
+        return names.batch([question.keys_of(reading) for question in self.questions])
 
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.filters import odometer
-from sfumato.budget.subjects import counts
+from sfumato.budget.accounting.filters import odometer
+from sfumato.budget.ledger.subjects import counts
 from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sfumato.budget import Entry, Share
-    from sfumato.budget.subjects import Units
+    from sfumato.budget.ledger.subjects import Units
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.policy import Policy
@@ -93,7 +93,7 @@ class Budget:
 
         Guarantee: in epsilon, all releases so far are (epsilon, sum of the charged deltas)-private. In rho,
         with probability 1 - delta (and but for the charged deltas) no loss was ever above what was reported.
-        Proof: basic composition; `sfumato.budget.filters.odometer`.
+        Proof: basic composition; `sfumato.budget.accounting.filters.odometer`.
         """
         return odometer(self.spent.amount, delta=delta) if self.spent.rho is not None else self.spent.amount
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sfumato.budget import filters
-from sfumato.budget.loss import PrivacyLoss
+from sfumato.budget.accounting import filters
+from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.exact import numbers
 from sfumato.exact.numbers import round_down, round_up
 from sfumato.mechanisms import (
@@ -47,7 +47,7 @@ NEAR = (
     0.25  # the square of a divisor's error, in parts of itself, up to which more is paid to keep it from zero
 )
 TURNS = 300  # of the search for the split
-MOST = 1e140  # of an error whose square is taken, in floats
+LARGEST_ERROR = 1e140  # of an error whose square is taken, in floats
 AT_95 = (1.96, math.log(20))  # how far noise reaches at 95%: of sigma 1, and of scale 1
 
 Weights = tuple[tuple[int, Fraction], ...]  # measures, and how much something feels an error in each
@@ -71,7 +71,7 @@ class Uses:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Calibration:
     """One step for every measure of a plan, and the price they were made for."""
 
     steps: tuple[Step[Private], ...]
@@ -104,7 +104,7 @@ def calibrate(
     distances: tuple[Distances, ...],
     spend: Guarantee,
     uses: Uses | None = None,
-) -> Query:
+) -> Calibration:
     """The steps with the least error that together cost at most `spend` when one unit comes or goes.
 
     In epsilon, geometric noise by the L1 distance. In rho, Gaussian noise by the L2 distance, whose variance
@@ -135,7 +135,7 @@ def calibrate(
 @lru_cache(maxsize=256)
 def _calibrated(
     measures: tuple[Measure, ...], distances: tuple[Distances, ...], spend: Guarantee, uses: Uses
-) -> Query:
+) -> Calibration:
     chosen = [i for i, measure in enumerate(measures) if isinstance(measure, Selected)]
     rest = [i for i in range(len(measures)) if i not in chosen]
     whole = spend
@@ -147,7 +147,7 @@ def _calibrated(
     found = _steps(kinds, far, spend, uses.of(left)) if rest else ()
     for i, step in zip(rest, found, strict=True):
         steps[i] = step
-    return Query(tuple(steps[i] for i in range(len(measures))), whole)
+    return Calibration(tuple(steps[i] for i in range(len(measures))), whole)
 
 
 def _partition(measure: Measure, distances: Distances, spend: Guarantee) -> tuple[Step[Private], Guarantee]:
@@ -325,7 +325,7 @@ def _split(sizes: list[float], uses: Uses, power: int, reach: float = 0.0) -> li
 
 def _variances(weights: Weights, sizes: list[float]) -> dict[int, float]:
     """What each measure adds to a variance at the whole price."""
-    return {i: min(float(weight) * sizes[i], MOST) ** 2 for i, weight in weights if weight}
+    return {i: min(float(weight) * sizes[i], LARGEST_ERROR) ** 2 for i, weight in weights if weight}
 
 
 def _shared(fresh: list[float], variances: dict[int, float], weight: float) -> None:

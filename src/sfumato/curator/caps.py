@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.declared import Measured, Table, TunedColumn
+    from sfumato.queries.declared import DeclaredTable, Measured, TunedColumn
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
 
@@ -161,7 +161,7 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
     counts = any(isinstance(each, (Weighted, Arithmetic)) for each in shown)
     read = {field.origin for field in plan.fields}
 
-    def resolved(table: Table) -> Table:
+    def resolved(table: DeclaredTable) -> DeclaredTable:
         if table.tuning is None or not (is_former or table.name in plan.tables):
             return table
         declared = None if is_former else table.rows_per_person

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Ledger
-from sfumato.budget.shares import check_name, check_printable
+from sfumato.budget.ledger.shares import check_name, check_printable
 from sfumato.curator import tuning
 from sfumato.curator.batch import Batch
 from sfumato.curator.budget import Budget, budget_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
-    from sfumato.budget.bodies import Body
+    from sfumato.budget.ledger.bodies import DataBody
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import Tuning
@@ -115,18 +115,18 @@ class Database(Keeper):
         given = {"within": within, "above": above, "prior": prior, "metric": metric, "group": group}
         body = {key: value for key, value in given.items() if value is not None}
         wanted = {"secret": secret, "advantage": advantage, **body}
-        return suggested(wanted, self.policy, self.source.counted, self.ledger.lost)
+        return suggested(wanted, self.policy, self.source.counted, self.ledger.losses)
 
     @property
     def standing(self) -> Standing:
         """What each promise of the policy allows, and what was gained at most so far."""
-        return Standing(self.judges, self.ledger.own, self.ledger.lost, self.ledger.most)
+        return Standing(self.judges, self.ledger.own, self.ledger.losses, self.ledger.most)
 
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
         """What the promises of the policy come to."""
         return tuple(
-            Suggestion(judge, self.ledger.lost(judge.relation, judge.apart)) for judge in self.judges
+            Suggestion(judge, self.ledger.losses(judge.relation, judge.apart)) for judge in self.judges
         )
 
     @property
@@ -198,7 +198,7 @@ def open(  # noqa: A001  # sf.open("hospital.toml") reads well
     return Database(policy, source, ledger, coins or SystemCoins(), analyst)
 
 
-def _part(ledger: Ledger, body: Body, why: str) -> None:
+def _part(ledger: Ledger, body: DataBody, why: str) -> None:
     """Say, in both ledgers, that these are other people than those another one was charged for."""
     check_printable(why)
     other = body.other

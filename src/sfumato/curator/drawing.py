@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.budget import Draw
-    from sfumato.curator.calibrate import Query
+    from sfumato.curator.calibrate import Calibration
     from sfumato.curator.path import Job
     from sfumato.exact.coins import Coins
     from sfumato.exact.secret import Secret
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PART = 1 << 20  # cells for which noise is drawn at once
 
 
-def job(source: Source, parts: Sequence[tuple[Compiled, Query]], coins: Coins) -> Job:
+def job(source: Source, parts: Sequence[tuple[Compiled, Calibration]], coins: Coins) -> Job:
     """All vectors of all parts, one after the other; what is asked twice is run once, and drawn twice."""
 
     def done(halt: Halt | None) -> Secret[Draw]:
@@ -40,7 +40,7 @@ def job(source: Source, parts: Sequence[tuple[Compiled, Query]], coins: Coins) -
 
 
 def drawn(
-    source: Source, compiled: Compiled, query: Query, coins: Coins, runs: Runs, halt: Halt | None = None
+    source: Source, compiled: Compiled, query: Calibration, coins: Coins, runs: Runs, halt: Halt | None = None
 ) -> Secret[Draw]:
     """Run it and add the noise. `runs` holds what was run before for the same charge.
 
@@ -55,13 +55,13 @@ def drawn(
     return runs[measured].map(lambda answer: draw(query, answer, coins))
 
 
-def chooser(query: Query, coins: Coins) -> Choose:
+def chooser(query: Calibration, coins: Coins) -> Choose:
     """Which private groups are shown, by how many units count for each; of public groups nobody asks."""
     rules = [step.mechanism for step in query.steps if isinstance(step.mechanism, Partition)]
     return all_of_them if not rules else lambda counts: rules[0].law(counts).draw(coins)
 
 
-def draw(query: Query, answer: Answer, coins: Coins) -> Draw:
+def draw(query: Calibration, answer: Answer, coins: Coins) -> Draw:
     """A vector for every measure, of the groups that are shown; where they are private, first their names.
 
     Noise and choices of different groups are independent, so groups that are drawn one after the other have

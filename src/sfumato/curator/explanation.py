@@ -16,7 +16,7 @@ from sfumato.queries.measures import Spread
 from sfumato.queries.plan import Chosen, Expression, Function, Mean
 
 if TYPE_CHECKING:
-    from sfumato.curator.calibrate import Query
+    from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Guarantee, Private, Step
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
@@ -31,7 +31,7 @@ class Explanation:
 
     question: str
     plan: Plan
-    query: Query
+    query: Calibration
     derivations: tuple[Derivation, ...]
     engine_sql: str
     paid: bool
@@ -101,16 +101,18 @@ class Explanation:
         if self.price.amount > self.left.amount or self.price.delta > self.left.delta:
             price += ": it would be refused"
         elif self.too_small:
-            price += f": it would be refused, for {self.too_small}"
+            price += f": it would be refused ({self.too_small})"
         elif self.breaks:
-            price += ": it would be refused, for it would break a promise"
+            price += ": it would be refused, because it would break a promise"
         if self.paid:
             price = "free: a stored release answers it"
+        by_person = self.plan.relation.by_person
+        who, rows = ("one person", "one person's rows") if by_person else ("one row", "one row")
         lines = [
             f"  {self.question}",
             "",
             f"  price          {price}",
-            f"  promise        a unit's presence: {self.price}; its values: {self.replaced}",
+            f"  promise        {who} added or removed: {self.price}; {rows} replaced: {self.replaced}",
             f"  groups         {facts['groups']}",
             "  error at 95%",
         ]

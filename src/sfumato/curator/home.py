@@ -13,7 +13,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.budget.book import Home
+from sfumato.budget.ledger.chain import Home
 from sfumato.errors import PolicyError
 from sfumato.queries import forms
 from sfumato.queries import policy as policies

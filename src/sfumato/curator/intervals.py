@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sfumato.curator.calibrate import Query
+    from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Line
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
@@ -78,7 +78,7 @@ class Errors:
     times: int = 1  # how many groups were added up
 
     @classmethod
-    def of(cls, plan: Plan, query: Query, times: int = 1) -> Errors:
+    def of(cls, plan: Plan, query: Calibration, times: int = 1) -> Errors:
         """The noise that a query adds to the measures of a plan, in the sum of so many groups."""
         mechanisms = [step.mechanism for step in query.steps]
         noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sfumato.budget.shares import check_printable
+from sfumato.budget.ledger.shares import check_printable
 from sfumato.curator.names import Names
 from sfumato.curator.promises import judges_of
 from sfumato.curator.said import Said

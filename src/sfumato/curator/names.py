@@ -39,18 +39,12 @@ class Names:
         places = [f"called\n{policy.called}"] if policy.called else []
         return cls(policy, (*places, f"lies at\n{lies}"), f"{former.policy_hash(policy)}\n{lies}")
 
-    def keys(self, plan: Plan, tune: Guarantee | None) -> tuple[str, ...]:
-        """The names of a question, as it is before caps that we choose."""
+    def keys(self, plan: Plan, tune: Guarantee | None, reading: int = notation.READING) -> tuple[str, ...]:
+        """The names of a question, as it is before caps that we choose: of today, or of before."""
         paid = "" if tune is None else str(tune.amount)
-        return tuple(forms.question(plan, self.policy, place, tune=paid) for place in self.places)
-
-    def alike(self, plan: Plan, tune: Guarantee | None) -> tuple[str, ...]:
-        """The names it had while they did not tell doubles from decimals, if they are others: what was stored
-        under them may be about the other."""
-        paid = "" if tune is None else str(tune.amount)
-        asked = [forms.asked(plan, self.policy, place, tune=paid) for place in self.places]
-        formerly = [notation.unmarked(each) for each in asked]
-        return () if formerly == asked else tuple(map(notation.digest, formerly))
+        return tuple(
+            forms.question(plan, self.policy, place, tune=paid, reading=reading) for place in self.places
+        )
 
     def former(self, plan: Plan) -> str:
         """What a question was called, with the caps it had."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.budget.entries import SECOND
-from sfumato.budget.filters import odometer
+from sfumato.budget.accounting.filters import odometer
+from sfumato.budget.ledger.entries import SECOND
 from sfumato.curator import show
 from sfumato.curator.promises import KEPT, anything, points
 from sfumato.queries.units import units_of
 
 if TYPE_CHECKING:
-    from sfumato.budget.book import Limit
+    from sfumato.budget.ledger.chain import Limit
     from sfumato.curator.database import Database
     from sfumato.curator.promises import Judge
     from sfumato.mechanisms import Guarantee
@@ -118,7 +118,7 @@ def _promised(database: Database) -> list[str]:
 
 def _judged(database: Database, judge: Judge, own: Limit) -> str:
     """A promise and what was gained so far; if that is more, then that is what is said."""
-    lost = database.ledger.lost(judge.relation, judge.apart)
+    lost = database.ledger.losses(judge.relation, judge.apart)
     so_far, promised = judge.gained(lost), points(float(judge.promise.advantage))
     if not judge.is_broken(own, lost):
         return f"{_yours(judge.told())}. So far it is at most {points(so_far)}."

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.budget.book import Limit
-from sfumato.budget.filters import FINE, UNIT, odometer
+from sfumato.budget.accounting.filters import FINE, UNIT, odometer
+from sfumato.budget.ledger.chain import Limit
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Bound
 from sfumato.queries import former, forms, notation
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.declared import Column as Declared
+    from sfumato.queries.declared import DeclaredColumn as Declared
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.policy import Policy
-    from sfumato.queries.promises import Part, Promise
+    from sfumato.queries.promises import Promise, PromisePart
     from sfumato.queries.units import Unit
     from sfumato.utility.guessing import Floats
 
@@ -70,7 +70,7 @@ class Judge:
     # What is believed ---------------------------------------------------------------------------------
 
     @cached_property
-    def column(self) -> guessing.Column | None:
+    def column(self) -> guessing.Belief | None:
         """What is believed about the number of a promise with one part; None for anything else."""
         part = self.promise.parts[0]
         numeric = part.within is not None or part.above is not None
@@ -100,28 +100,28 @@ class Judge:
             return 1 - math.prod(1 - chance for chance in chances)
         return math.prod(chances)
 
-    def _declared(self, part: Part) -> Declared:
+    def _declared(self, part: PromisePart) -> Declared:
         table = self.policy.table(part.table)
         found = None if table is None else table.column(part.column.name)
         return found or part.column
 
-    def _numbers(self, part: Part) -> guessing.Column:
+    def _numbers(self, part: PromisePart) -> guessing.Belief:
         """What is believed about a number: on the grid of its column, with its range as the unit."""
         column = self._declared(part)
         low, high = _ends(column)
         step = step_of(column)
         if part.prior.kind == "normal" and (low is None or high is None):
             mean, deviation = part.prior.numbers[0]
-            return guessing.Column.normal(mean, deviation, step=max(step, deviation / 10**4))
+            return guessing.Belief.normal(mean, deviation, step=max(step, deviation / 10**4))
         assert low is not None
         assert high is not None
         low, high = math.floor(low / step) * step, math.floor(high / step) * step  # as the engine does
         wide = max(high - low, step)
         if part.prior.kind == "normal":
             mean, deviation = part.prior.numbers[0]
-            return guessing.Column.normal(mean, deviation, low=low, high=high, step=step, unit=wide)
+            return guessing.Belief.normal(mean, deviation, low=low, high=high, step=step, unit=wide)
         if part.prior.kind == "uniform":
-            return guessing.Column.uniform(low, high, step=step, unit=wide)
+            return guessing.Belief.uniform(low, high, step=step, unit=wide)
         parts = part.prior.numbers
         if part.prior.source is not None:
             rows = self.read(part.prior.source[0], ((part.prior.source[1], column.kind),))
@@ -130,9 +130,9 @@ class Judge:
             if not parts:
                 raise _empty(part.prior.source[0])
         triples = [(max(start, low), min(end, high), weight) for start, end, weight in parts]
-        return guessing.Column.weighted(triples, low=low, high=high, step=step, unit=wide)
+        return guessing.Belief.weighted(triples, low=low, high=high, step=step, unit=wide)
 
-    def _goals(self, part: Part) -> Floats:
+    def _goals(self, part: PromisePart) -> Floats:
         """The prior probability of the goal of every value."""
         if part.within is None and part.above is None:
             # a guess need not be a key: beside other parts it may be right by them alone
@@ -154,7 +154,7 @@ class Judge:
             masses.append(np.where(believed, np.minimum(found, 1.0), 0.0))
         return np.concatenate(masses)
 
-    def _categories(self, part: Part) -> list[tuple[Value, float]]:
+    def _categories(self, part: PromisePart) -> list[tuple[Value, float]]:
         column = self._declared(part)
         weights = list(part.prior.weights)
         if part.prior.source is not None:
@@ -196,7 +196,7 @@ class Judge:
                 near[n] = max(near[n], mass / total)
         return min(sum(near), 1.0)
 
-    def _near(self, part: Part, one: Value, other: Value) -> bool:
+    def _near(self, part: PromisePart, one: Value, other: Value) -> bool:
         """Whether some guess is right for both."""
         if part.above is None and part.within is None:
             return one == other
@@ -398,10 +398,11 @@ class Judge:
         one, whole, eta = self.gained(alone), self.gained(after), float(self.promise.advantage)
         average = " on average" if self.on_average else ""
         passed = ", which is less" if whole > eta and points(whole) != points(eta) else ""
+        attacker = self.who.removeprefix("nobody").removesuffix(",").strip()
         return (
-            f"this alone makes {self.who} more than {points(one)} surer{average} of {self.secret}, "
-            f"{self.belief}; together with all releases so far, {points(whole)} (promised: "
-            f"{points(eta)}{passed})"
+            f"on its own, this release can make an attacker {attacker} at most {points(one)} surer{average} "
+            f"of {self.secret}, {self.belief}; all releases so far together: at most {points(whole)} "
+            f"(promised: {points(eta)}{passed})"
         )
 
 
@@ -467,9 +468,9 @@ def plainly(alone: Lost, after: Lost, budget: Guarantee) -> str:
     average = " on average" if budget.delta else ""
     sure = " (but for a chance of one in a million)" if budget.rho is not None else ""
     return (
-        "this alone makes nobody who knows everyone else's record more than "
-        f"{points(anything(alone, budget))} surer{average} of any one fact about a person; together with "
-        f"all releases so far, {points(anything(after, budget))}{sure}"
+        "on its own, this release can raise an attacker's confidence in any fact about one person by at most "
+        f"{points(anything(alone, budget))}{average}, even if the attacker knows everybody else's record; "
+        f"all releases so far together: at most {points(anything(after, budget))}{sure}"
     )
 
 
@@ -488,7 +489,7 @@ def points(share: float) -> str:
     return f"{shown} percentage point" + ("" if shown == "1" else "s")
 
 
-def _phrase(part: Part) -> str:
+def _phrase(part: PromisePart) -> str:
     if part.above is not None:
         limit = part.above
         shown = f"{float(limit):,.12g}"
@@ -501,7 +502,7 @@ def _phrase(part: Part) -> str:
     return f"somebody's {part.name} to within {float(part.within):,.12g}{days}"
 
 
-def _believed(part: Part) -> str:
+def _believed(part: PromisePart) -> str:
     prior = part.prior
     if prior.source is not None:
         return f"{'.'.join(prior.source)} says how likely values are"

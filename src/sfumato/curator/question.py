@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sfumato.curator import texts
 from sfumato.curator.asked import Asked, meaning_of, shown
-from sfumato.curator.calibrate import Query, calibrate
+from sfumato.curator.calibrate import Calibration, calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
 from sfumato.curator.refusals import private_keys, too_small
 from sfumato.curator.repairs import wrong_readings
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms import Guarantee
-from sfumato.queries import former, notation
+from sfumato.queries import former, forms, notation
 from sfumato.queries.measures import measured
+from sfumato.queries.notation import tell_apart
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import parse, too_deep
 
@@ -40,7 +44,7 @@ class Question(Asked):
     database: Keeper
     sql: str
     plan: Plan
-    query: Query
+    query: Calibration
     derivations: tuple[Derivation, ...]
     compiled: Compiled  # what the engine will run: printed here, so that nothing can fail after the charge
     declared: Plan = field(kw_only=True)  # the plan before caps that we choose: what the question is known by
@@ -57,8 +61,12 @@ class Question(Asked):
     @property
     def text(self) -> str:
         """The question on one line, for the history."""
-        printable = "".join(letter if letter.isprintable() else " " for letter in self.sql)
-        return " ".join(printable.split())  # nothing in it can steer a terminal
+        return texts.told(self.sql)
+
+    @property
+    def text_then(self) -> str:
+        """The same as it was written before the third reading."""
+        return texts.one_line(self.sql)
 
     # Its price ----------------------------------------------------------------------------------------
 
@@ -96,10 +104,36 @@ class Question(Asked):
         """Its names: the first is written, all are looked up."""
         return self.database.names.keys(self.declared, self.tuned_for)
 
-    @property
-    def alike(self) -> tuple[str, ...]:
-        """Names that it shared with another question."""
-        return self.database.names.alike(self.declared, self.tuned_for)
+    def keys_of(self, reading: int) -> tuple[str, ...]:
+        """What it was known by while SQL was understood so."""
+        return self.database.names.keys(self._declared(self.sql, reading), self.tuned_for, reading)
+
+    def is_meant_by(self, text: str, reading: int) -> bool:
+        """Whether a text of the history, as it was once understood, is this question.
+
+        Where the end of a comment is lost, all that it can have been must be.
+        """
+        policy = self.policy or self.database.policy
+        is_same = self.policy is None or text == self.text  # then it has no such comment
+        told = [self.sql] if is_same else list(islice(texts.restored(text), texts.MOST_RESTORED))
+        meanings = set()
+        for sql in told:
+            with suppress(QueryRefused):
+                meanings.add(forms.meaning(self._declared(sql, reading), policy))
+        is_all = len(told) < texts.MOST_RESTORED
+        return is_all and meanings == {forms.meaning(self.declared, policy)}
+
+    def was_meant(self, reading: int) -> bool:
+        """Whether its own text meant the same by an earlier reading."""
+        policy = self.policy or self.database.policy
+        then = self._declared(self.sql, reading)
+        return forms.meaning(then, policy) == forms.meaning(self.declared, policy)
+
+    def _declared(self, sql: str, reading: int) -> Plan:
+        """The plan of a text before caps that we choose, as it was once understood."""
+        if self.policy is None:
+            return self.declared
+        return parse(sql, self.policy, self.database.measuring, reading=reading)
 
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
@@ -111,22 +145,25 @@ class Question(Asked):
         if self.policy is None:
             return self.plan
         fitting = resolve(self.policy, self.declared, self.query.asked, is_former=True)
-        return parse(self.sql, fitting, former.measures)
+        return parse(self.sql, fitting, former.measures, reading=notation.READING - 1)
 
     @property
     def meaning(self) -> list[Any]:
         """What the integers that are drawn for it mean."""
         return meaning_of(self.plan)
 
-    def meant(self, meaning: list[Any]) -> Plan | None:
+    def meant(self, meaning: list[Any], reading: int) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
-        if notation.unmarked(meaning) == notation.unmarked(self.meaning):
+        meaning = former.unmarked(meaning)
+        if meaning == self.meaning and (reading == notation.READING or tell_apart(self.plan.values)):
             return self.plan
-        values = [value for aggregate in self.plan.wanted for value in aggregate.values]
-        measures = measured(meaning, values)
-        if measures is None or self.fitting is None:
+        if self.fitting is None:
             return None
-        return parse(self.sql, self.fitting, lambda *_: measures)
+        for way in dict.fromkeys((notation.READING, reading)):  # casts were left out of some values
+            values = parse(self.sql, self.fitting, self.database.measuring, reading=way).values
+            if tell_apart(values) and (measures := measured(meaning, values)) is not None:
+                return parse(self.sql, self.fitting, lambda *_, found=measures: found, reading=way)
+        return None
 
     # What becomes of it -------------------------------------------------------------------------------
 
@@ -149,8 +186,11 @@ class Question(Asked):
         )
 
     def _read_wrongly(self) -> tuple[int, ...]:
-        readings = wrong_readings(self.plan)
-        return self.database.ledger.asked_before(self.text, readings) if readings else ()
+        ledger = self.database.ledger
+        if self.policy is None or not ledger.readings:
+            return ()
+        readings = wrong_readings(self.sql, self.policy)
+        return ledger.asked_before(self.text_then, readings) if readings else ()
 
     @property
     def engine_sql(self) -> str:
@@ -207,8 +247,8 @@ def price(total: Guarantee, epsilon: Number | None, rho: Number | None, delta: N
     wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
     much = "0.1" if wanted == "epsilon" else "0.01"
     if epsilon is None and rho is None:
-        told = f'say what the question may cost: {wanted}="{much}", in a terminal --{wanted} {much}'
-        raise InvalidParameter(wanted, "nothing", told)
+        advice = f'say what the question may cost: --{wanted} {much} (in Python: {wanted}="{much}")'
+        raise InvalidParameter(wanted, None, advice, problem="no price given")
     if other is not None:
         advice = f'this database counts {wanted}: write {wanted}="{much}", in a terminal --{wanted} {much}'
         raise InvalidParameter("rho" if wanted == "epsilon" else "epsilon", other, advice)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.budget import Draw, Receipt
-    from sfumato.curator.calibrate import Query
+    from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.measures import Measure
@@ -67,7 +67,7 @@ class Release:
 
     database: str
     plan: Plan
-    query: Query
+    query: Calibration
     drawn: Draw
     receipt: Receipt
     left: Guarantee
@@ -132,7 +132,7 @@ class Release:
             whole("belief", value)
         keys = {e.name: e.expression.index for e in self.plan.outputs if isinstance(e.expression, KeyOf)}
         if taken := {"guess", "gain"} & {column, *keys}:
-            raise InvalidParameter("column", taken.pop(), "it is a name of ours: ask with another, AS n")
+            raise InvalidParameter("column", taken.pop(), "this name is reserved; rename the column with AS")
         wanted = gain or nearness(before.outcomes)
         step = int(1 / weight)
         groups, vectors = self._groups(), self._vectors()

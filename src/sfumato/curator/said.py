@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.budget.filters import FINE, UNIT, losses
-from sfumato.budget.subjects import counts
+from sfumato.budget.accounting.filters import FINE, UNIT, losses
+from sfumato.budget.ledger.subjects import counts
 from sfumato.curator.promises import plainly, points
 from sfumato.curator.refusals import mixed
 from sfumato.queries import units
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.budget import Ledger
-    from sfumato.budget.book import Limit
-    from sfumato.budget.subjects import Units
-    from sfumato.curator.calibrate import Query
+    from sfumato.budget.ledger.chain import Limit
+    from sfumato.budget.ledger.subjects import Units
+    from sfumato.curator.calibrate import Calibration
     from sfumato.curator.promises import Judge, Lost
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.policy import Policy
@@ -38,7 +38,7 @@ class Said:
     ledger: Ledger
     judges: Sequence[Judge]
 
-    def gains(self, query: Query, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
+    def gains(self, query: Calibration, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
         """How much surer of somebody's secret a question about some units can make anybody, alone and with
         all so far.
 
@@ -47,9 +47,9 @@ class Said:
         try:
             return self._gains(query, about, paid=paid)
         except (ArithmeticError, ValueError):  # a release that is paid for must be shown
-            return ("how much surer anybody can become by this could not be worked out",)
+            return ("how much this release can raise an attacker's confidence could not be computed",)
 
-    def _gains(self, query: Query, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
+    def _gains(self, query: Calibration, about: Sequence[Unit], *, paid: bool) -> tuple[str, ...]:
         price = losses(query.spend, query.asked.of(Fraction(0), query.slack))
         if not self.judges:
             return (plainly(*self._states(price, "value", paid=paid), self.policy.budget),)
@@ -74,7 +74,7 @@ class Said:
         is_counted = counts(charge, self.ledger.name, apart)
         fixed, sloped, slack = price.get(relation, price["value"]) if is_counted else (0, 0, 0)
         alone = Fraction(fixed, UNIT), Fraction(sloped, UNIT), Fraction(slack, FINE)
-        so_far = self.ledger.lost(relation, apart)
+        so_far = self.ledger.losses(relation, apart)
         if paid:
             return alone, so_far
         return alone, (alone[0] + so_far[0], alone[1] + so_far[1], alone[2] + so_far[2])
@@ -87,7 +87,7 @@ class Said:
             if not counts(charge, name, limit.apart):
                 continue
             fixed, sloped, delta = price.get(limit.relation, price["value"])
-            so_far = self.ledger.lost_for(name, limit)
+            so_far = self.ledger.losses_for(name, limit)
             if not limit.allows([so_far[0] + fixed, so_far[1] + sloped, so_far[2] + delta]):
                 return limit.told
         return ""
@@ -112,7 +112,7 @@ class Said:
         )
 
     def _told(self, judge: Judge, own: Limit) -> str:
-        lost = self.ledger.lost(judge.relation, judge.apart)
+        lost = self.ledger.losses(judge.relation, judge.apart)
         if not judge.is_broken(own, lost):
             return ""
         so_far = points(judge.gained(lost))

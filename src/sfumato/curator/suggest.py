@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sfumato.budget.filters import UNIT
+from sfumato.budget.accounting.filters import UNIT
 from sfumato.curator import show
 from sfumato.curator.promises import ALL, LARGE, Judge, most, points
 from sfumato.queries.promises import promise_of
@@ -22,12 +22,12 @@ from sfumato.utility import guessing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sfumato.budget.book import Limit
-    from sfumato.budget.subjects import Units
+    from sfumato.budget.ledger.chain import Limit
+    from sfumato.budget.ledger.subjects import Units
     from sfumato.curator.promises import Lost, Read
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.policy import Policy
-    from sfumato.queries.promises import Part
+    from sfumato.queries.promises import PromisePart
 
     SoFar = Callable[[str, Units], Lost]  # what was lost under a relation, about some units
 
@@ -131,7 +131,7 @@ class Suggestion:
             less = "half" if currency == "epsilon" else "a quarter"
             said.append(
                 f'To stay within it whatever is asked, write {currency} = "{_down(self.budget)}" under '
-                f"[budget]: who comes or goes costs {less} of who is replaced, at least."
+                f"[budget] (it counts adding or removing a person: at least {less} of replacing one)."
             )
         if not self.passed:
             said.append(
@@ -398,7 +398,7 @@ def _gain(bounds: guessing.Bounds, name: str) -> float:
     return found
 
 
-def _lines(part: Part) -> list[str]:
+def _lines(part: PromisePart) -> list[str]:
     """A part as lines of a policy."""
     prior, day = part.prior, part.column.kind == "date"
 

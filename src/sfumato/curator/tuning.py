@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
-    from sfumato.queries.declared import Column, Table
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
     from sfumato.queries.relations import Relation
 
 
@@ -81,14 +81,14 @@ def _for_rows(spend: Guarantee, has_columns: bool) -> Guarantee:
     return spend.of(spend.amount * 2 / 5 if has_columns else spend.amount)
 
 
-def rows_question(keeper: Keeper, table: Table, spend: Guarantee) -> Question:
+def rows_question(keeper: Keeper, table: DeclaredTable, spend: Guarantee) -> Question:
     """How many persons have how many rows."""
     plan = Plan(_all_rows(keeper, table), (), (Octaves(None, None, 0, ROWS),), ())
     return planned(keeper, f"tune {table.name}: rows", plan, spend)
 
 
 def _totals_question(
-    keeper: Keeper, table: Table, column: Column, centre: Fraction, spend: Guarantee
+    keeper: Keeper, table: DeclaredTable, column: DeclaredColumn, centre: Fraction, spend: Guarantee
 ) -> Question:
     """How many persons have how much of a column."""
     assert column.low is not None
@@ -109,12 +109,12 @@ def _histogram(question: Question) -> tuple[Measured, int]:
     return Measured(price, tuple(int(y) for y in release.drawn[0])), release.receipt.number
 
 
-def _all_rows(keeper: Keeper, table: Table) -> Relation:
+def _all_rows(keeper: Keeper, table: DeclaredTable) -> Relation:
     return parse('SELECT COUNT(*) FROM "' + table.name.replace('"', '""') + '"', keeper.policy).relation
 
 
 def _centre(
-    keeper: Keeper, table: Table, column: Column, tuning: Tuning, spend: Guarantee
+    keeper: Keeper, table: DeclaredTable, column: DeclaredColumn, tuning: Tuning, spend: Guarantee
 ) -> tuple[Fraction, int]:
     """About the mean of a column, on its grid."""
     names = [each.replace('"', '""') for each in (column.name, table.name)]

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Uses
-from sfumato.queries.measures import Distinct, Moments, People, Sum
+from sfumato.queries.measures import Distinct, Moments, PersonCount, Sum
 from sfumato.queries.plan import (
     Arithmetic,
     Chosen,
@@ -148,7 +148,7 @@ def _cells(measure: Measure, at: Mapping[Scalar, tuple[Fraction, Fraction]]) -> 
             if measure.nulls:
                 rows[-1] += MISSING * measure.whole
             return rows
-        case People():
+        case PersonCount():
             return [Fraction(EXAMPLE * measure.whole)]
         case Distinct():
             return [Fraction(EXAMPLE)]

@@ -63,11 +63,11 @@ class Kernels(NamedTuple):
     toss: Callable[[Words, NDArray[np.int64], NDArray[np.int64], Slope], NDArray[np.int8]]
 
 
-class Lookup:
+class InverseTable:
     """Draws from a law on the integers whose cuts are known to any number of bits.
 
     >>> from sfumato.exact.coins import Tape
-    >>> halves = Lookup(lambda bits: Cuts(0, [1 << bits - 1, (1 << bits) - 1]))  # a fair coin
+    >>> halves = InverseTable(lambda bits: Cuts(0, [1 << bits - 1, (1 << bits) - 1]))  # a fair coin
     >>> sorted(set(halves.draws(100, Tape.seeded(1)).tolist()))
     [0, 1]
     """
@@ -168,9 +168,9 @@ class Bell:
         return max(min(widths) + 1 - self.width, 0)
 
     @cached_property
-    def lookup(self) -> Lookup:
+    def lookup(self) -> InverseTable:
         """The table of y itself, or of h with its sign: t >= 0 stands for h = t, t < 0 for h = -1 - t."""
-        return Lookup(self._cuts, self.bits)
+        return InverseTable(self._cuts, self.bits)
 
     @cached_property
     def slope(self) -> Slope:
@@ -414,9 +414,9 @@ POWERS = cuts_of_tails(lambda k, precision: numbers.exp(-k - 1, precision))  # (
 
 
 @lru_cache(maxsize=1)
-def _turns() -> Lookup:
+def _turns() -> InverseTable:
     """How often Bernoulli(1/e) succeeds before it fails."""
-    return Lookup(POWERS)
+    return InverseTable(POWERS)
 
 
 def bernoulli_exp(numerators: Ints, denominator: int, coins: Coins) -> NDArray[np.bool_]:

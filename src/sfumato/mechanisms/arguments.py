@@ -16,8 +16,8 @@ from sfumato.errors import InvalidParameter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MOST = 10_000  # an epsilon above this is no privacy at all
-LONGEST = 1 << 8192  # numerators and denominators beyond this could not be stored or shown
+LARGEST_EPSILON = 10_000  # an epsilon above this is no privacy at all
+LARGEST_PART = 1 << 8192  # numerators and denominators beyond this could not be stored or shown
 WIDEST = 1 << 256  # a scale beyond this is a mistake, and floats about its square would overflow
 
 
@@ -32,7 +32,7 @@ def exact(name: str, value: Fraction | int) -> Fraction:
     if number is not None or isinstance(value, Fraction):
         # Python's integers: a Fraction made of numpy's keeps them, and they wrap
         top, bottom = (number, 1) if number is not None else (int(value.numerator), int(value.denominator))
-        if max(abs(top), bottom) >= LONGEST:
+        if max(abs(top), bottom) >= LARGEST_PART:
             raise InvalidParameter(name, "a number of thousands of digits", "round it")
         return Fraction(top, bottom)
     text = str(value)
@@ -64,20 +64,20 @@ def rational(name: str, value: Fraction | int, *, zero: bool = False, most: int 
     if number < 0 or (number == 0 and not zero):
         raise InvalidParameter(name, number, f"give a number {'of at least' if zero else 'above'} 0")
     if number > most or 0 < number < Fraction(1, WIDEST**2):
-        limit = most if most == MOST else f"2^{most.bit_length() - 1}"
+        limit = most if most == LARGEST_EPSILON else f"2^{most.bit_length() - 1}"
         raise InvalidParameter(name, number, f"give a number between 2^-512 and {limit}")
     return number
 
 
 def price(name: str, epsilon: Fraction | int, *, zero: bool = False) -> Fraction:
     """An epsilon: exact, positive, and small enough to mean something."""
-    return rational(name, epsilon, zero=zero, most=MOST)
+    return rational(name, epsilon, zero=zero, most=LARGEST_EPSILON)
 
 
 def whole(name: str, value: int, *, least: int | None = None) -> int:
     """The number as one of Python's integers, if it is a whole one and not too small."""
     number = _index(value)
-    if number is None or (least is not None and number < least) or abs(number) >= LONGEST:
+    if number is None or (least is not None and number < least) or abs(number) >= LARGEST_PART:
         low = "" if least is None else f" of at least {least}"
         raise InvalidParameter(name, value, f"give a whole number{low}")
     return number

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
 
-MOST = 60  # people, or epsilons together, for which a group's delta is computed; beyond, it is 1
+MOST_TOGETHER = 60  # people, or epsilons together, for which a group's delta is computed; beyond, it is 1
 LEAST = Fraction(1, 1 << 100)  # a sensitivity below this draws zero noise all the same
 ROUNDING = Fraction(1, 1 << 60)  # taken off beta: a smooth bound is rounded up to 64 bits
 
@@ -151,7 +151,7 @@ class SmoothMedian(Mechanism[Vector, Vector]):
         if people is None:
             return Bound()
         total = people * self.epsilon
-        if people == 1 or total > MOST or people > MOST:
+        if people == 1 or total > MOST_TOGETHER or people > MOST_TOGETHER:
             return Bound(epsilon=total, delta=self.delta if people == 1 else Fraction(1))
         # a chain of replacements: k epsilon, and delta (1 + e^epsilon + ... + e^((k-1) epsilon))
         grown = sum((numbers.exp(self.epsilon * k).high for k in range(people)), Fraction(0))

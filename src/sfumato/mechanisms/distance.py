@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms.arguments import MOST, exact, rational, set_fields, whole
+from sfumato.mechanisms.arguments import LARGEST_EPSILON, exact, rational, set_fields, whole
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -202,8 +202,8 @@ def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
     if rho == 0:
         return Fraction(0)
     # a larger rho and a smaller epsilon are safe, and within the reach of floats
-    rho, epsilon = max(rho, Fraction(1, 1 << 200)), min(epsilon, Fraction(MOST))
-    if rho > MOST:
+    rho, epsilon = max(rho, Fraction(1, 1 << 200)), min(epsilon, Fraction(LARGEST_EPSILON))
+    if rho > LARGEST_EPSILON:
         return Fraction(1)
 
     def exponent(order: float) -> float:

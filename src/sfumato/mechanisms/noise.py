@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import bulk, gaussian, numbers, samplers
-from sfumato.mechanisms.arguments import MOST, WIDEST, price, rational, set_fields
+from sfumato.mechanisms.arguments import LARGEST_EPSILON, WIDEST, price, rational, set_fields
 from sfumato.mechanisms.distance import Bound, Distance, Shift
 from sfumato.mechanisms.mechanism import Additive, Symmetric, bisected
 
@@ -282,6 +282,8 @@ class Gaussian(Additive):
         def enough(units: int) -> bool:
             return self.delta(epsilon=Fraction(units, steps), distance=distance) <= delta
 
-        if not enough(MOST * steps):
-            raise InvalidParameter("delta", delta, f"no epsilon below {MOST} reaches it: take more noise")
-        return Fraction(bisected(enough, -1, MOST * steps), steps)
+        if not enough(LARGEST_EPSILON * steps):
+            raise InvalidParameter(
+                "delta", delta, f"no epsilon below {LARGEST_EPSILON} reaches it: take more noise"
+            )
+        return Fraction(bisected(enough, -1, LARGEST_EPSILON * steps), steps)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 BITS = 192  # probabilities are whole multiples of 2^-192, rounded down
 REST = BITS - 64
-LONGEST = 1 << 17  # counts by which every group must be shown
+MOST_COUNTS = 1 << 17  # counts by which every group must be shown
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Law[Vector]):
+class ShownGroups(Law[Vector]):
     """For every group 1 if it is shown, else 0; independently."""
 
     chances: tuple[int, ...] = field(repr=False)  # in parts of 2^BITS
@@ -90,10 +90,10 @@ class Partition(ForIntegers, Mechanism[Vector, Vector]):
         """How many persons a group needs to be shown more often than not."""
         return bisect.bisect_left(_chances(self.epsilon, self.delta), 1 << (BITS - 1))
 
-    def law(self, answer: Vector) -> Shown:
+    def law(self, answer: Vector) -> ShownGroups:
         chances = _chances(self.epsilon, self.delta)
         last = len(chances) - 1
-        return Shown(tuple(chances[max(0, min(count, last))] for count in whole_vector(answer)))
+        return ShownGroups(tuple(chances[max(0, min(count, last))] for count in whole_vector(answer)))
 
     def _bound(self, distance: Distance) -> Bound:
         if distance.l0 is None or distance.linf is None or distance.linf > 1:
@@ -121,7 +121,7 @@ def _chances(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
         rest = whole - before - lost
         down = whole + (-rest * bottom) // top if rest > 0 else whole
         found.append(min(up, down, whole))
-        if len(found) > LONGEST or found[-1] <= before:
+        if len(found) > MOST_COUNTS or found[-1] <= before:
             raise InvalidParameter(
                 "delta", delta, "it is too small for this epsilon: no group would be shown"
             )

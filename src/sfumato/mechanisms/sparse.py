@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
 
 
-class Watch:
+class ConversationState:
     """Where a conversation stands. Good for one reply of its own mechanism; not shown, copied or stored.
 
     It holds the noisy threshold, which stays secret; a second reply from the same state would be one that
@@ -61,7 +61,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseVector(ForIntegers, Conversation[Watch, int, bool]):
+class SparseVector(ForIntegers, Conversation[ConversationState, int, bool]):
     """Say of each whole-number answer whether it is above the threshold, until that was said `limit` times.
 
     Answers below cost nothing, however many they are. Each answer gets fresh noise; the threshold's noise is
@@ -120,12 +120,12 @@ class SparseVector(ForIntegers, Conversation[Watch, int, bool]):
         times = self.limit * (1 if distance.monotone else 2)
         return Bound(epsilon=distance.linf / self.threshold_scale + times * distance.linf / self.answer_scale)
 
-    def start(self, coins: Coins) -> Watch:
+    def start(self, coins: Coins) -> ConversationState:
         noise = samplers.discrete_laplace(self.threshold_scale, coins)
-        return Watch(self, self.limit, self.threshold + noise)
+        return ConversationState(self, self.limit, self.threshold + noise)
 
-    def reply(self, state: Watch, answer: int, coins: Coins) -> tuple[Watch, bool]:
+    def reply(self, state: ConversationState, answer: int, coins: Coins) -> tuple[ConversationState, bool]:
         exact = whole_vector((answer,))[0]
         threshold = state.take(self)
         above = exact + samplers.discrete_laplace(self.answer_scale, coins) >= threshold
-        return Watch(self, state.left - above, threshold), above
+        return ConversationState(self, state.left - above, threshold), above

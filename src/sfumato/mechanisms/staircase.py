@@ -20,7 +20,7 @@ from sfumato.mechanisms.noise import float_ratio, needed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sfumato.exact.bulk import Ints, Lookup
+    from sfumato.exact.bulk import Ints, InverseTable
     from sfumato.exact.coins import Coins
     from sfumato.exact.numbers import Interval
 
@@ -143,7 +143,7 @@ class Stairs(Symmetric):
 
 
 @lru_cache(maxsize=64)
-def _levels(law: Stairs, bits: int = bulk.WORD) -> Lookup:
+def _levels(law: Stairs, bits: int = bulk.WORD) -> InverseTable:
     """The law of the level: P(level > l) = 2 width a^(l+1) / ((2 flat - 1)(1 - a) + 2 width a)."""
 
     def tail(level: int, precision: int) -> Interval:
@@ -151,7 +151,7 @@ def _levels(law: Stairs, bits: int = bulk.WORD) -> Lookup:
         total = (1 - ratio) * (2 * law.flat - 1) + 2 * law.width * ratio
         return 2 * law.width * numbers.exp(-law.epsilon * (level + 1), precision) / total
 
-    return bulk.Lookup(bulk.cuts_of_tails(tail), bits)
+    return bulk.InverseTable(bulk.cuts_of_tails(tail), bits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

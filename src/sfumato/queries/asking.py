@@ -32,7 +32,7 @@ from sfumato.queries.plan import (
 from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
 from sfumato.queries.relations import Where
 from sfumato.queries.rewrite import Rewriting, grouping, rewrite
-from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, Rows, grouped, positional
+from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, FromReader, grouped, positional
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite) -> Plan:
         told = "only SELECT is answered"
         text.refuse(tree, told, "Write: SELECT COUNT(*) FROM a_table", name=tree.kind)
     reader = Reader(text)
-    return _Asking(text, reader, tree, measuring).plan(Rows(text, reader))
+    return _Asking(text, reader, tree, measuring).plan(FromReader(text, reader))
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class _Asking:
     keys: tuple[Key, ...] = ()
     rewriting: Rewriting = field(default_factory=lambda: Rewriting(()))
 
-    def plan(self, rows: Rows) -> Plan:
+    def plan(self, rows: FromReader) -> Plan:
         select, text = self.select, self.text
         text.allow(select)
         if select.arguments.get("distinct"):
@@ -168,7 +168,7 @@ class _Asking:
                 self.text.refuse(target, "GROUP BY takes no aggregate", "Group by columns of the rows.")
             found = self.reader.raw(target, self.scope)
             key = self.read_key(found, target, conditions)
-            if any(repr(key.expression) == repr(other.expression) for other in keys):
+            if any(key.expression == other.expression for other in keys):
                 self.text.refuse(target, "this is grouped by twice", "Name it once.")
             keys.append(key)
         return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
@@ -396,7 +396,7 @@ class _Asking:
             return None
         wanted = _bare_key(self.reader.raw(inner, self.scope))
         for index, key in enumerate(self.keys):
-            if repr(_bare_key(key.expression)) == repr(wanted):
+            if _bare_key(key.expression) == wanted:
                 return KeyOf(index)
         if inner.kind in ("Column", "Literal") or not _columns(inner):
             return None
@@ -541,7 +541,7 @@ def _narrowed(
     for condition in conditions:
         if isinstance(condition, Call) and condition.function in ("=", "in"):
             subject, *listed = condition.arguments
-            if repr(subject) == repr(found) and all(isinstance(each, Constant) for each in listed):
+            if subject == found and all(isinstance(each, Constant) for each in listed):
                 named = [
                     each.value for each in listed if isinstance(each, Constant) and each.value is not None
                 ]

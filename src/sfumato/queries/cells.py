@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Scalar
 
 PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
+SUM_BITS = 104  # of what a person's doubles come to, in steps of a fine grid
 CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
 
 
@@ -84,7 +85,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Steps:
     """A value on its grid, in steps from `origin`."""
 
     value: Scalar
@@ -96,7 +97,7 @@ class Step:
 class Powers:
     """The sum of a product of steps, each as often as its exponent says, over rows that have all of them."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Steps, ...]
     exponents: tuple[int, ...]
 
 

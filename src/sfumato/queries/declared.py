@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
-T = TypeVar("T", "Column", "Table")
+T = TypeVar("T", "DeclaredColumn", "DeclaredTable")
 Value = str | int | float | datetime.date | datetime.datetime
 
 
@@ -25,7 +25,7 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DeclaredColumn:
     """One column analysts may use. `exponent` k puts its values on multiples of 2^-k."""
 
     name: str
@@ -73,7 +73,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DeclaredTable:
     """One table. `unit` is the column that names the person; None means that each row is its own unit.
 
     With `through`, the column refers to a column of another table, whose rows say whom they belong to.
@@ -82,12 +82,12 @@ class Table:
     name: str
     unit: str | None
     rows_per_person: int | None
-    columns: tuple[Column, ...]
+    columns: tuple[DeclaredColumn, ...]
     public: bool = False
     through: tuple[str, str] | None = None  # table and column that the unit refers to
     tuning: Tuning | None = None
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> DeclaredColumn | None:
         """The column called `name`, in whatever case it was typed."""
         return named(self.columns, name)
 

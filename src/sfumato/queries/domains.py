@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from sfumato.queries import notation
 from sfumato.queries.expressions import (
     EXACT,
     FIRST,
@@ -23,6 +24,7 @@ from sfumato.queries.expressions import (
     Constant,
     Domain,
     Field,
+    Misread,
     Scalar,
     Unusable,
     bounds,
@@ -77,11 +79,11 @@ def both(first: Scalar | None, second: Scalar) -> Scalar:
 
 def joined(word: Literal["and", "or"], parts: list[Scalar]) -> Scalar:
     """AND or OR of parts: flat, sorted and different, so that one meaning has one form."""
-    flat: dict[str, Scalar] = {}
+    flat: dict[Scalar, None] = {}
     for part in parts:
-        for each in part.arguments if isinstance(part, Call) and part.function == word else (part,):
-            flat[repr(each)] = each
-    ordered = [flat[text] for text in sorted(flat)]
+        inner = part.arguments if isinstance(part, Call) and part.function == word else (part,)
+        flat |= dict.fromkeys(inner)
+    ordered = sorted(flat, key=notation.order)
     return ordered[0] if len(ordered) == 1 else call(word, *ordered)
 
 
@@ -160,7 +162,7 @@ def _divisors(b: Scalar) -> list[Fraction]:
 def _whole_divide(a: Scalar, b: Scalar) -> Domain:
     _only_integers("//", a, b)
     if _held((a, b)):
-        raise Unusable(
+        raise Misread(
             "SQL does not round the quotient here: FLOOR and CEIL give no integer",
             "Write CAST(FLOOR(x) AS INTEGER) // n, or FLOOR(x / n).",
         )
@@ -481,6 +483,8 @@ def _to_decimal(a: Scalar, digits: Scalar) -> Domain:
 def _to_text(a: Scalar) -> Domain:
     if a.domain.kind not in ("text", "integer", "boolean", "date"):
         raise Unusable(f"{named(a)} is {a.domain.kind}", "CAST integers, booleans and dates to text.")
+    if a.domain.held == "double":
+        raise Misread("SQL writes this number with decimals, as '2.0'", "CAST it to INTEGER first.")
     return TEXT
 
 

@@ -34,6 +34,10 @@ class Unusable(Exception):
         super().__init__(problem)
 
 
+class Misread(Unusable):
+    """An expression that earlier versions answered, and read otherwise than SQL does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Which values an expression can take, besides NULL: as far as that is public.
@@ -87,6 +91,9 @@ class Field:
     unit: Literal["", "own", "maybe"] = ""
     origin: tuple[str, str] = ("", "")
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # not its domain, which may have a million keys
+
     @property
     def size(self) -> int:
         """How many nodes it has."""
@@ -99,6 +106,9 @@ class Constant:
 
     value: Value | None
     domain: Domain
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.domain.kind))
 
     @property
     def size(self) -> int:
@@ -114,6 +124,9 @@ class Call:
     arguments: tuple[Scalar, ...]
     domain: Domain
     size: int
+
+    def __hash__(self) -> int:
+        return hash((self.function, self.arguments))
 
 
 Scalar = Field | Constant | Call

@@ -1,11 +1,14 @@
-"""What was written before questions had a stored form: frozen, and only read from now on.
+"""What earlier versions wrote: frozen, and only read from now on.
 
-Until then a stored release was found by a hash over class names, fields in their order and `repr`s, of the
-plan and of the whole policy; and the numbers in it meant what the plan said, whose measures stood in the
-order of these texts. Releases that were stored so stay free: their keys are written here, from a table of the
-old names, and their numbers are read by a copy of the rule of that time. Nothing in this file may change what
-it writes; `tests/kept` holds ledgers and keys of that time against it. Where a class or field of ours gets
-another name, the table below gets it on its left side.
+Before questions had a stored form, a release was found by a hash over class names, fields in their order and
+`repr`s, of the plan and of the whole policy; and the numbers in it meant what the plan said, whose measures
+stood in the order of these texts. Releases that were stored so stay free: their keys are written here, from a
+table of the old names, and their numbers are read by a copy of the rule of that time. Nothing in this file
+may change what it writes; `tests/kept` holds ledgers and keys of that time against it. Where a class or field
+of ours gets another name, the table below gets it on its left side.
+
+The first stored form of an expression was `notation.scalar`, which does not tell decimals from doubles; the
+second had the marks that are written at the end of this file.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries import notation
 from sfumato.queries.cells import Clamp
-from sfumato.queries.declared import Column, Measured, Table, Tuned, TunedColumn, Tuning
+from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.expressions import Call, Constant, Domain, Field, bounds, possible
-from sfumato.queries.measures import Distinct, Kinds, Moments, Octaves, People, Selected, Spread, Sum
+from sfumato.queries.measures import Distinct, Kinds, Moments, Octaves, PersonCount, Selected, Spread, Sum
 from sfumato.queries.plan import Aggregate, Key
-from sfumato.queries.promises import Part, Prior, Promise
+from sfumato.queries.promises import Prior, Promise, PromisePart
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Scan, Union, Where
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.measures import Measure
+    from sfumato.queries.notation import Form
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
@@ -41,7 +46,7 @@ NAMES: dict[type, tuple[str, tuple[str, ...]]] = {
     Among: ("Among", ("relation", "value", "other", "other_value", "negated")),
     Call: ("Call", ("function", "arguments", "domain", "size")),
     Clamp: ("Clamp", ("low", "high", "exponent")),
-    Column: (
+    DeclaredColumn: (
         "Column",
         (
             "name",
@@ -73,15 +78,15 @@ NAMES: dict[type, tuple[str, tuple[str, ...]]] = {
     Moments: ("Moments", ("values", "clamps", "degree", "nulls", "rows")),
     Octaves: ("Octaves", ("value", "clamp", "centre", "nodes")),
     Owner: ("Owner", ("column", "kind", "table", "key", "owner")),
-    Part: ("Part", ("table", "column", "within", "above", "prior")),
-    People: ("People", ("value", "groups")),
+    PromisePart: ("Part", ("table", "column", "within", "above", "prior")),
+    PersonCount: ("People", ("value", "groups")),
     Prior: ("Prior", ("kind", "numbers", "weights", "source")),
     Promise: ("Promise", ("parts", "advantage", "metric", "group", "either", "joint")),
     Scan: ("Scan", ("number", "table", "owner", "rows", "public")),
     Selected: ("Selected", ("groups",)),
     Spread: ("Spread", ("value", "clamp", "ranks", "rows")),
     Sum: ("Sum", ("value", "clamp", "rows", "centre", "limit")),
-    Table: (
+    DeclaredTable: (
         "Table",
         ("name", "unit", "rows_per_person", "columns", "public", "through", "tuning"),
     ),
@@ -229,7 +234,7 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
     for each in wanted:
         value = each.values[0] if each.values else None
         if each.name == "people":
-            found.append(People(value, min(cap, groups) if groups else cap))
+            found.append(PersonCount(value, min(cap, groups) if groups else cap))
         elif value is not None and each.name == "distinct":
             found.append(Distinct(value, min(cap, MOST_PAIRS)))
         elif value is not None and each.name == "quantile":
@@ -248,3 +253,75 @@ def _clamp(value: Scalar, steps: int) -> Clamp:
     while (high - low) * Fraction(2) ** exponent > steps:
         exponent -= 1
     return Clamp(low, high, exponent)
+
+
+# Marks of the second reading -----------------------------------------------------------------------------
+
+EXACT = (
+    *("+", "-", "*", "negate", "abs", "round", "to integer", "to decimal"),
+    *("case", "coalesce", "least", "greatest", "nullif"),
+)
+READ_ANEW = 2
+DOUBLE = {"double": True}
+
+
+def marked(expression: Scalar) -> Form:
+    """The form that an expression had: marked where a literal was a double or a call was read anew."""
+    if not isinstance(expression, Call):
+        return notation.scalar(expression)
+    function, arguments = expression.function, expression.arguments
+    forms = notation.ordered(function, [marked(each) for each in arguments])
+    if function in EXACT:
+        pairs = zip(forms, arguments, strict=True)
+        forms = [[*form, DOUBLE] if _decides(each, arguments) else form for form, each in pairs]
+    name = notation.FUNCTIONS[function]
+    return [[name, READ_ANEW] if _is_read_anew(expression) else name, *forms]
+
+
+def unmarked(form: Form) -> Form:
+    """A form without these marks."""
+    if isinstance(form, dict):
+        return {name: unmarked(each) for name, each in form.items()}
+    if not isinstance(form, list):
+        return form
+    if len(form) == 2 and form[1] == READ_ANEW and form[0] in notation.FUNCTIONS.values():
+        return form[0]
+    return [unmarked(each) for each in form if each != DOUBLE]
+
+
+def _decides(literal: Scalar, among: Sequence[Scalar]) -> bool:
+    if not _is_double(literal):
+        return False
+    numbers = [each for each in among if each.domain.numeric and not _is_double(each)]
+    return all(each.domain.decimals is not None for each in numbers)
+
+
+def _is_double(each: Scalar) -> bool:
+    is_number = isinstance(each, Constant) and each.domain.kind == "number" and each.value is not None
+    return is_number and each.domain.scale is None
+
+
+def _is_read_anew(call: Call) -> bool:
+    if call.function in ("round", "to integer", "to decimal"):
+        return call.arguments[0].domain.kind == "number" and _was_held_otherwise(call.arguments[0])
+    computes = call.function in ("+", "-", "*") and call.domain.kind == "number"
+    return computes and any(_was_held_otherwise(each) for each in call.arguments)
+
+
+def _was_held_otherwise(value: Scalar) -> bool:
+    match value:
+        case Field(_, domain) | Call("%", _, domain):
+            return domain.kind == "integer" and domain.held == "double"
+        case Call("nullif" | "floor" | "ceil", (inner, *_)):
+            return inner.domain.kind == "number" and _was_held_otherwise(inner)
+        case Call("case" | "coalesce" | "least" | "greatest", arguments, domain):
+            whole = [x for x in arguments if isinstance(x, Constant) and x.domain.kind == "number"]
+            if domain.scale is not None and any(each.domain.scale == 0 for each in whole):
+                return True
+        case Call("clamp" | "sane" | "negate" | "abs", arguments):
+            pass
+        case Call("+" | "-" | "*", arguments, domain) if domain.kind == "integer":
+            pass
+        case _:
+            return False
+    return any(_was_held_otherwise(each) for each in arguments)

@@ -8,57 +8,146 @@ the way it is measured.
 The names below are those of the stored form, not those of classes and functions: whoever renames one of ours
 leaves them as they are. What has its default is left out, so that a new declaration changes no name. A form
 whose meaning must change gets a new number, and the old one stays readable (`former` holds what was written
-before there were forms).
+before there were forms). The second form tells where SQL computes with decimals, and where with doubles; a
+question in which that makes no difference keeps the first.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.queries.expressions import Call, Scalar
-from sfumato.queries.notation import Form, digest, is_read_anew, scalar, text, value
-from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where, prefix
+from sfumato.queries import former
+from sfumato.queries.expressions import Call, Field, fields
+from sfumato.queries.notation import (
+    EXACTLY,
+    READING,
+    Form,
+    digest,
+    exact,
+    is_exact,
+    meant,
+    scalar,
+    text,
+    value,
+)
+from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where, folds_of, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
-    from sfumato.queries.declared import Column, Measured, Table
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Measured
+    from sfumato.queries.expressions import Scalar
     from sfumato.queries.plan import Aggregate, Key, Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.promises import Promise
-    from sfumato.queries.relations import Owner, Relation
+    from sfumato.queries.relations import Folded, Owner, Relation
+
+    Writing = Callable[[Scalar], Form]
 
 FORM = 1
+EXACT_FORM = 2  # of questions that compute where decimals and doubles differ
+FINELY = "finely"  # beside a person's sum of doubles that is more than added up, on a fine grid
 
 # A question ----------------------------------------------------------------------------------------------
 
 
-def question(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> str:
-    """The name of what a plan asks about the data at a place, before caps that we choose."""
-    return digest(asked(plan, policy, place, tune=tune))
+def question(plan: Plan, policy: Policy, place: str, *, tune: str = "", reading: int = READING) -> str:
+    """The name of what a plan asks about the data at a place, before caps that we choose.
 
-
-def asked(plan: Plan, policy: Policy, place: str, *, tune: str = "") -> Form:
-    """What a plan asks about the data at a place, before caps that we choose.
-
-    `tune` is what was asked to be spent on caps, where the question itself pays for them.
+    `tune` is what was asked to be spent on caps, where the question itself pays for them. An earlier reading
+    gives the name that was written then.
     """
+    return digest(_form(plan, policy, place, {1: scalar, 2: former.marked}.get(reading, exact), tune))
+
+
+def meaning(plan: Plan, policy: Policy) -> str:
+    """Names what a plan means, by whatever reading it was made: equal for plans that ask for the same."""
+    return digest(_form(plan, policy, "", meant, ""))
+
+
+def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> Form:
     used: dict[int, set[str]] = {}
     for field in plan.fields:
         used.setdefault(prefix(field), set()).add(field.name.partition(".")[2])
+    is_told = write in (exact, meant) and _tells(plan)
     form: dict[str, Form] = {
-        "form": FORM,
+        "form": EXACT_FORM if is_told else FORM,
         "place": place,
-        "rows": relation(plan.relation, policy, used),
-        "keys": [key(each) for each in plan.keys],
-        "wanted": wanted(plan.wanted) if plan.wanted else [each.form for each in plan.measures],
+        "rows": relation(plan.relation, policy, used, write, _decisive(plan) if is_told else frozenset()),
+        "keys": [key(each, write) for each in plan.keys],
+        "wanted": wanted(plan.wanted, write) if plan.wanted else [each.form for each in plan.measures],
     }
     return {**form, "tune": tune} if tune else form
 
 
-def relation(rows: Relation, policy: Policy, used: dict[int, set[str]]) -> Form:
+def _tells(plan: Plan) -> bool:
+    """Whether it computes where decimals and doubles differ: on a row, or over rows of a person."""
+    return is_exact(plan.scalars) or any(_adds_numbers(each) for _, each in folds_of(plan.relation))
+
+
+def _adds_numbers(fold: Folded) -> bool:
+    return fold.function in ("sum", "avg") and fold.value is not None and fold.value.domain.kind == "number"
+
+
+def adds_finely(plan: Plan) -> bool:
+    """Whether a person's sum of doubles is more than added up: once it was taken on its column's grid."""
+    folds = dict(folds_of(plan.relation))
+    return any(name in folds and folds[name].exponent is not None for name in _decisive(plan))
+
+
+def _decisive(plan: Plan) -> frozenset[str]:
+    """The columns of which the exact value decides: that are more than added up as they are."""
+    added = [value for each in plan.wanted if each.of_moments for value in each.values if _is_bare(value)]
+    found = _names(each for each in plan.measured if each not in added)
+    pending = [plan.relation]
+    while pending:  # what a relation is made of comes after it
+        match pending.pop():
+            case Where(inner, condition):
+                found |= _names([condition])
+                pending.append(inner)
+            case Join(_, left, right, on):
+                found |= _names([] if on is None else [on])
+                pending += (left, right)
+            case Among(inner, value, other, other_value):
+                found |= _names(each for each in (value, other_value) if each is not None)
+                pending += (inner, other)
+            case Union(number, parts):
+                for inner, columns in parts:
+                    found |= _passed(number, columns, found)
+                    pending.append(inner)
+            case Fold(number, inner, by, folds):
+                found |= _names(by) | _passed(number, [each.value for each in folds], found)
+                pending.append(inner)
+    return frozenset(found)
+
+
+def _passed(number: int, columns: Sequence[Scalar | None], decisive: set[str]) -> set[str]:
+    """The columns that decide, of what a relation makes of others: also where it hands on what decides."""
+    return _names(
+        each
+        for i, each in enumerate(columns)
+        if each is not None and (not _is_bare(each) or f"t{number}.{i}" in decisive)
+    )
+
+
+def _names(values: Iterable[Scalar]) -> set[str]:
+    return {field.name for each in values for field in fields(each)}
+
+
+def _is_bare(value: Scalar) -> bool:
+    inner = value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
+    return isinstance(inner, Field)
+
+
+def relation(
+    rows: Relation, policy: Policy, used: dict[int, set[str]], write: Writing, decisive: frozenset[str]
+) -> Form:
     """Which rows are asked about, and what the policy declares of all that is read of them."""
+
+    def below(inner: Relation) -> Form:
+        return relation(inner, policy, used, write, decisive)
+
     match rows:
         case Scan(number, name, owner, cap, public):
             table = policy.table(name)
@@ -67,22 +156,30 @@ def relation(rows: Relation, policy: Policy, used: dict[int, set[str]]) -> Form:
             form = {"scan": name, "as": number, "columns": read, "unit": unit(owner), "rows": cap}
             return _without(form, unit=None, rows=None) | ({"public": True} if public else {})
         case Where(inner, condition):
-            return {"where": scalar(condition), "of": relation(inner, policy, used)}
+            return {"where": write(condition), "of": below(inner)}
         case Join(number, left, right, on, outer, single):
-            sides = [relation(each, policy, used) for each in (left, right)]
-            form = {"join": sides, "as": number, "on": None if on is None else scalar(on)}
+            sides = [below(each) for each in (left, right)]
+            form = {"join": sides, "as": number, "on": None if on is None else write(on)}
             return _without(form, on=None) | _flags(outer=outer, single=single)
         case Among(inner, value, other, other_value, negated):
-            values = [None if each is None else scalar(each) for each in (value, other_value)]
-            sides = [relation(each, policy, used) for each in (inner, other)]
-            return {"among": sides, "values": values} | _flags(negated=negated)
+            values = [None if each is None else write(each) for each in (value, other_value)]
+            return {"among": [below(inner), below(other)], "values": values} | _flags(negated=negated)
         case Union(number, parts, kinds):
-            listed = [[relation(each, policy, used), [scalar(x) for x in values]] for each, values in parts]
+            listed = [[below(each), [write(x) for x in values]] for each, values in parts]
             return {"union": listed, "as": number, "kinds": list(kinds)}
         case Fold(number, inner, by, folds):
-            made = [[each.function, None if each.value is None else scalar(each.value)] for each in folds]
-            of = relation(inner, policy, used)
-            return {"fold": made, "as": number, "by": [scalar(each) for each in by], "of": of}
+            made = [_folded(each, write, f"t{number}.{i}" in decisive) for i, each in enumerate(folds)]
+            return {"fold": made, "as": number, "by": [write(each) for each in by], "of": below(inner)}
+
+
+def _folded(fold: Folded, write: Writing, is_decisive: bool) -> Form:
+    if fold.value is None:
+        return [fold.function, None]
+    mark = []
+    if write in (exact, meant) and _adds_numbers(fold):
+        is_fine = is_decisive and fold.exponent is not None
+        mark = [EXACTLY] if fold.value.domain.adds_exactly else [FINELY] if is_fine else []
+    return [fold.function, write(fold.value), *mark]
 
 
 def unit(owner: Owner | None) -> Form:
@@ -95,13 +192,13 @@ def unit(owner: Owner | None) -> Form:
     return form
 
 
-def key(each: Key) -> Form:
+def key(each: Key, write: Writing) -> Form:
     """What is grouped by, with its public values in their order."""
     values = None if each.values is None else [value(one) for one in each.values]
-    return [scalar(each.expression), values]
+    return [write(each.expression), values]
 
 
-def wanted(aggregates: Sequence[Aggregate]) -> Form:
+def wanted(aggregates: Sequence[Aggregate], write: Writing) -> Form:
     """What is asked for, however it is measured: equal for all that one measure of today answers together.
 
     Count, sum and average of a value are moments of degree 1, its variance one of degree 2. A sum by itself
@@ -118,35 +215,23 @@ def wanted(aggregates: Sequence[Aggregate]) -> Form:
         elif each.name == "quantile":
             ranks.setdefault(each.values[0], set()).add(each.rank)
         else:
-            found.append([each.name, *(scalar(one) for one in each.values)])
+            found.append([each.name, *(write(one) for one in each.values)])
     for values, asked in moments.items():
-        listed = [scalar(one) for one in values]
+        listed = [write(one) for one in values]
         if not rows and {each.name for each in asked} == {"sum"}:
             found.append(["sum", *listed])
         else:
             found.append(["moments", max(each.degree for each in asked), *listed])
-    found += [["quantiles", scalar(one), sorted(map(str, asked))] for one, asked in ranks.items()]
+    found += [["quantiles", write(one), sorted(map(str, asked))] for one, asked in ranks.items()]
     if rows and not any(len(values) == 1 and values[0].domain.required for values in moments):
         found.append(["rows"])
     return sorted(found, key=text)
 
 
-def read_anew(plan: Plan) -> bool:
-    """Whether anything in a plan was read otherwise before the present reading, after the first."""
-    pending = list(plan.scalars)
-    while pending:
-        each = pending.pop()
-        if isinstance(each, Call):
-            if is_read_anew(each):
-                return True
-            pending += each.arguments
-    return False
-
-
 # What the policy declares --------------------------------------------------------------------------------
 
 
-def column(each: Column) -> Form:
+def column(each: DeclaredColumn) -> Form:
     """What is declared of a column."""
     keys = None if each.keys is None else [value(one) for one in each.keys]
     form = {
@@ -172,7 +257,7 @@ def policy(declared: Policy) -> str:
     )
 
 
-def promise(given: Promise, columns: Sequence[Column]) -> Form:
+def promise(given: Promise, columns: Sequence[DeclaredColumn]) -> Form:
     """A promise, and what the policy declares of its columns."""
     parts = []
     for part, declared in zip(given.parts, columns, strict=True):
@@ -201,7 +286,7 @@ def promise(given: Promise, columns: Sequence[Column]) -> Form:
     return _without(form, metric="record", group=1, joint="") | _flags(either=given.either)
 
 
-def _table(each: Table) -> Form:
+def _table(each: DeclaredTable) -> Form:
     form = {
         "name": each.name,
         "unit": each.unit,

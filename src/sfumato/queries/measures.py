@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.queries import notation
-from sfumato.queries.cells import CAP, PARTS, Clamp, Combination, Counted, Listed, Piece, Powers, Seen, Step
+from sfumato.queries.cells import CAP, PARTS, Clamp, Combination, Counted, Listed, Piece, Powers, Seen, Steps
 from sfumato.queries.expressions import possible
 from sfumato.queries.words import fraction, spoken
 
@@ -92,7 +92,7 @@ class Histogram(ABC):
         return ()
 
     @property
-    def cell(self) -> Step | Listed | None:
+    def cell(self) -> Steps | Listed | None:
         """Which cell of a grid a row falls into; None if it is not one."""
         return None
 
@@ -157,11 +157,11 @@ def _many(count: int | None, what: str) -> str:
 
 def _scaled(verb: str, count: int | None, what: str) -> str:
     many = _many(count, what)
-    return f"whoever {verb} more than {many} is scaled down in proportion, to weigh {many} in all"
+    return f"anyone {verb} more than {many} is scaled down in proportion, to weigh {many} in all"
 
 
 class ByRows(Histogram):
-    """What a person adds is what each row adds; whoever has more than `rows` rows is scaled in proportion."""
+    """What a person adds is what each row adds; anyone with more than `rows` rows is scaled in proportion."""
 
     __slots__ = ()
     by_rows: ClassVar[bool] = True
@@ -174,12 +174,12 @@ class ByRows(Histogram):
 
     @property
     def bounding(self) -> str:
-        return _scaled("has", self.rows, "row")
+        return _scaled("with", self.rows, "row")
 
     @property
     def scaling(self) -> list[str]:
         many = _many(self.rows, "row")
-        return [f"whoever has more than {many} is scaled down to weigh {many}"]
+        return [f"anyone with more than {many} is scaled down to weigh {many}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Moments(ByRows):
     """Counts, sums and sums of squares (or of products of two values) from one vector of cells.
 
     The cells are products of Bernstein polynomials of `degree` in each value; with `nulls` there is one more
-    for rows in which a value is missing. Without values, or with degree 0, it counts rows. Whoever has more
+    for rows in which a value is missing. Without values, or with degree 0, it counts rows. Anyone with more
     than `rows` rows is scaled down in proportion.
     """
 
@@ -240,7 +240,7 @@ class Moments(ByRows):
             missing = (((self.whole, Counted()), (-self.whole, count)),)
         if not self.degree:
             return (((self.whole, count),), *missing)
-        steps = tuple(Step(v, c, c.least) for v, c in zip(self.values, self.clamps, strict=True))
+        steps = tuple(Steps(v, c, c.least) for v, c in zip(self.values, self.clamps, strict=True))
         size, cells = self.degree + 1, []
         for cell in range(size ** len(steps)):
             places = [cell // size**v % size for v in range(len(steps))]
@@ -368,7 +368,7 @@ class Sum(Histogram):
 
     @property
     def sums(self) -> tuple[Combination, ...]:
-        total: Combination = ((1, Powers((Step(self.value, self.clamp, 0),), (1,))),)
+        total: Combination = ((1, Powers((Steps(self.value, self.clamp, 0),), (1,))),)
         return (((*total, (-self.centre, Counted((self.value,)))) if self.centre else total),)
 
     @property
@@ -394,7 +394,7 @@ class Sum(Histogram):
     @property
     def bounding(self) -> str:
         total = fraction(self.cap * self.clamp.step)
-        return f"whoever has more than {total} in all groups is scaled down in proportion, to {total}"
+        return f"anyone with more than {total} in all groups is scaled down in proportion, to {total}"
 
     @property
     def clamped(self) -> tuple[tuple[Scalar, Clamp | None], ...]:
@@ -403,7 +403,7 @@ class Sum(Histogram):
     @property
     def scaling(self) -> list[str]:
         total = fraction(self.cap * self.clamp.step)
-        return [f"whoever has more than {total} of {spoken(self.value)} is scaled down to that"]
+        return [f"anyone with more than {total} of {spoken(self.value)} is scaled down to that"]
 
     @property
     def form(self) -> dict[str, Any]:
@@ -422,8 +422,8 @@ class Sum(Histogram):
 
 
 @dataclass(frozen=True, slots=True)
-class People(Histogram):
-    """How many persons have a row in which the value is not NULL; whoever is in more `groups` is scaled."""
+class PersonCount(Histogram):
+    """How many persons have a row in which the value is not NULL; anyone in more `groups` is scaled."""
 
     name: ClassVar[str] = "people"
     value: Scalar | None
@@ -478,13 +478,13 @@ class People(Histogram):
 
     @property
     def bounding(self) -> str:
-        return _scaled("is in", self.groups, "group")
+        return _scaled("in", self.groups, "group")
 
     @property
     def scaling(self) -> list[str]:
         if self.groups == 1:
             return []
-        return [f"whoever is in more than {self.groups} groups is scaled down to weigh {self.groups}"]
+        return [f"anyone in more than {self.groups} groups is scaled down to weigh {self.groups}"]
 
     @property
     def form(self) -> dict[str, Any]:
@@ -623,7 +623,7 @@ class Weighed(ByRows):
 class Spread(Weighed):
     """How many rows fall on each step of the grid of a value: what its quantiles are chosen by.
 
-    Released are, for each of `ranks`, the step chosen and the two ends of its interval. Whoever has more than
+    Released are, for each of `ranks`, the step chosen and the two ends of its interval. Anyone with more than
     `rows` rows is scaled down in proportion.
     """
 
@@ -642,8 +642,8 @@ class Spread(Weighed):
         return 3 * len(self.ranks)
 
     @property
-    def cell(self) -> Step:
-        return Step(self.value, self.clamp, self.clamp.least)
+    def cell(self) -> Steps:
+        return Steps(self.value, self.clamp, self.clamp.least)
 
     @property
     def told(self) -> str:
@@ -772,25 +772,21 @@ class Octaves(Histogram):
         return cls(value, clamp, form["centre"], form["nodes"])
 
 
-Measure = Moments | Sum | People | Distinct | Selected | Spread | Kinds | Octaves
+Measure = Moments | Sum | PersonCount | Distinct | Selected | Spread | Kinds | Octaves
 KINDS: dict[str, type[Measure]] = {
-    kind.name: kind for kind in (Moments, Sum, People, Distinct, Selected, Spread, Kinds, Octaves)
+    kind.name: kind for kind in (Moments, Sum, PersonCount, Distinct, Selected, Spread, Kinds, Octaves)
 }
 
 
 def measured(stored: Iterable[dict[str, Any]], among: Iterable[Scalar]) -> tuple[Measure, ...] | None:
     """The measures that were stored so, of values that are among these; None if they mean nothing here."""
-    values = {_key(notation.scalar(each)): each for each in among}
+    values = {notation.text(notation.scalar(each)): each for each in among}
     listed = list(stored)
     try:
-        found = tuple(_named(form).read(form, lambda each: values[_key(each)]) for form in listed)
+        found = tuple(_named(form).read(form, lambda each: values[notation.text(each)]) for form in listed)
     except (KeyError, TypeError, ValueError):
         return None
-    return found if notation.unmarked([each.form for each in found]) == notation.unmarked(listed) else None
-
-
-def _key(form: Any) -> str:
-    return notation.text(notation.unmarked(form))
+    return found if [each.form for each in found] == listed else None
 
 
 def _named(form: dict[str, Any]) -> type[Measure]:

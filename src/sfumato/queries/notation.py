@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sfumato.queries.expressions import Call, Constant, Field, Scalar
+from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from sfumato.queries.declared import Value
 
@@ -32,16 +33,14 @@ FUNCTIONS = {
     )
 }
 IN_ANY_ORDER = ("and", "or")
-# where it matters whether SQL takes a literal for a decimal or for a double
-EXACT = (
-    *("+", "-", "*", "negate", "abs", "round", "to integer", "to decimal"),
-    *("case", "coalesce", "least", "greatest", "nullif"),
-)
-# How SQL is understood, noted with every charge: 0 before there were forms, 1 while what is READ_ANEW was
-# read otherwise.
-READING = 2
-READ_ANEW = 2
-DOUBLE = {"double": True}  # beside a literal that SQL takes for one, where a decimal would be another
+# How SQL is understood and questions are named, noted with every charge: 0 before there were forms; 1 while
+# whole numbers beside decimals were taken for doubles, and whole doubles for integers; 2 while names did not
+# always tell decimals from doubles.
+READING = 3
+EXACTLY = "exactly"  # beside a function that computes with decimals
+EXACT_POWERS = 22  # powers of ten up to this one are doubles
+# Where decimals and doubles give different values.
+COMPUTING = ("+", "-", "*", "round", "to integer", "to decimal", "floor", "ceil")
 
 
 def text(form: Form) -> str:
@@ -62,67 +61,74 @@ def scalar(expression: Scalar) -> Form:
         case Constant(given, domain):
             return ["value", domain.kind, None if given is None else value(given)]
         case Call(function, arguments):
-            forms = [scalar(each) for each in arguments]
-            if function in IN_ANY_ORDER:
-                forms.sort(key=text)
-            elif function == "in":
-                forms[1:] = sorted(forms[1:], key=text)
-            elif function in EXACT:
-                forms = [
-                    [*f, DOUBLE] if _decides(x, arguments) else f
-                    for f, x in zip(forms, arguments, strict=True)
-                ]
-            name = FUNCTIONS[function]
-            return [[name, READ_ANEW] if is_read_anew(expression) else name, *forms]
+            return [FUNCTIONS[function], *ordered(function, [scalar(each) for each in arguments])]
 
 
-def unmarked(form: Form) -> Form:
-    """A form as it was before literals were told apart."""
-    if isinstance(form, dict):
-        return {name: unmarked(each) for name, each in form.items()}
-    return [unmarked(each) for each in form if each != DOUBLE] if isinstance(form, list) else form
+def tell_apart(values: Iterable[Scalar]) -> bool:
+    """Whether different values have different forms, in which decimals and doubles are not told apart."""
+    known = set(values)
+    return len({text(scalar(each)) for each in known}) == len(known)
 
 
-def _decides(literal: Scalar, among: Sequence[Scalar]) -> bool:
-    """Whether SQL would compute with decimals here, if this literal were not a double."""
-    if not _is_double(literal):
-        return False
-    numbers = [each for each in among if each.domain.numeric and not _is_double(each)]
-    return all(each.domain.decimals is not None for each in numbers)
+def exact(expression: Scalar) -> Form:
+    """An expression, and where SQL computes with decimals in it."""
+    if not isinstance(expression, Call):
+        return scalar(expression)
+    return [_told(expression), *ordered(expression.function, [exact(each) for each in expression.arguments])]
 
 
-def _is_double(each: Scalar) -> bool:
-    is_number = isinstance(each, Constant) and each.domain.kind == "number" and each.value is not None
-    return is_number and each.domain.scale is None
+def meant(expression: Scalar) -> Form:
+    """The same without casts that change nothing: earlier readings left some of them out."""
+    match expression:
+        case Call("to number" | "to integer", (inner,), domain) if _as_held(inner.domain) == _as_held(domain):
+            return meant(inner)
+        case Call(function, arguments):
+            return [_told(expression), *ordered(function, [meant(each) for each in arguments])]
+    return scalar(expression)
 
 
-def is_read_anew(call: Call) -> bool:
-    """Whether it has had this form before, with another meaning: its numbers were taken for doubles where SQL
-    has decimals, or the other way."""
-    rounds = call.function in ("round", "to integer", "to decimal")
-    computes = call.function in ("+", "-", "*") and call.domain.kind == "number"
-    if rounds:  # an integer is what it is, whatever it is held in
-        return call.arguments[0].domain.kind == "number" and _was_held_otherwise(call.arguments[0])
-    return computes and any(_was_held_otherwise(each) for each in call.arguments)
+def _as_held(domain: Domain) -> Domain:
+    """A domain, whatever SQL holds its values in."""
+    return replace(domain, scale=None, held="")
 
 
-def _was_held_otherwise(value: Scalar) -> bool:
-    match value:
-        case Field(_, domain) | Call("%", _, domain):
-            return domain.kind == "integer" and domain.held == "double"
-        case Call("nullif" | "floor" | "ceil", (inner, *_)):
-            return inner.domain.kind == "number" and _was_held_otherwise(inner)
-        case Call("case" | "coalesce" | "least" | "greatest", arguments, domain):
-            whole = [x for x in arguments if isinstance(x, Constant) and x.domain.kind == "number"]
-            if domain.scale is not None and any(each.domain.scale == 0 for each in whole):
+def is_exact(plan: Iterable[Scalar]) -> bool:
+    """Whether any of these expressions computes where decimals and doubles differ."""
+    pending = list(plan)
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Call):
+            kinds = {one.domain.kind for one in (each, *each.arguments)}
+            whole = each.function in ("floor", "ceil")  # of an integer, too, it is a double
+            if whole or (each.function in COMPUTING and "number" in kinds):
                 return True
-        case Call("clamp" | "sane" | "negate" | "abs", arguments):
-            pass
-        case Call("+" | "-" | "*", arguments, domain) if domain.kind == "integer":
-            pass
-        case _:
-            return False
-    return any(_was_held_otherwise(each) for each in arguments)
+            pending += each.arguments
+    return False
+
+
+def _told(call: Call) -> Form:
+    """The name of a function; where it computes with decimals, marked so. Where these are more than a double
+    can tell apart, the result depends on how many there are."""
+    name, domain = FUNCTIONS[call.function], call.domain
+    if call.function in ("to integer", "to decimal", "floor", "ceil"):
+        inner = call.arguments[0].domain
+        return [name, EXACTLY] if inner.kind == "number" and inner.scale is not None else name
+    if call.function not in COMPUTING or domain.kind != "number" or domain.scale is None:
+        return name
+    is_told_apart = domain.adds_exactly and domain.scale <= EXACT_POWERS
+    return [name, EXACTLY] if is_told_apart else [name, EXACTLY, domain.scale]
+
+
+def order(expression: Scalar) -> str:
+    """What expressions are sorted by where they may stand in any order."""
+    return text(scalar(expression))
+
+
+def ordered(function: str, arguments: list[Form]) -> list[Form]:
+    """The forms of arguments; those that may stand in any order, sorted."""
+    if function == "in":
+        return [arguments[0], *sorted(arguments[1:], key=text)]
+    return sorted(arguments, key=text) if function in IN_ANY_ORDER else arguments
 
 
 def value(given: Value) -> Form:

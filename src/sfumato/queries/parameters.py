@@ -20,13 +20,13 @@ from sfumato.queries.syntax import Missing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sfumato.queries.declared import Column, Kind, Value
+    from sfumato.queries.declared import DeclaredColumn, Kind, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.syntax import Node
 
     Given = Value | Decimal | Sequence["Given"] | None
 
-MOST = 1000
+MOST_PARAMETERS = 1000
 
 
 def count(sql: str) -> int:
@@ -38,9 +38,9 @@ def count(sql: str) -> int:
     if "$" not in sql:
         return 0
     most = max((number for number, _, _ in values_of(sql)), default=0)
-    if most > MOST:
+    if most > MOST_PARAMETERS:
         raise SyntaxRefused(
-            f"${most} is beyond the last value there can be", f"Use at most ${MOST}.", sql=sql
+            f"${most} is beyond the last value there can be", f"Use at most ${MOST_PARAMETERS}.", sql=sql
         )
     return most
 
@@ -241,7 +241,7 @@ def _listed(node: Node) -> list[Node]:
     return inner.nodes() if inner.kind == "Array" else [inner]
 
 
-def _columns(parts: list[Node], policy: Policy) -> list[Column]:
+def _columns(parts: list[Node], policy: Policy) -> list[DeclaredColumn]:
     """The columns that stand in some of the parts, by their names."""
     names = [below.name for part in parts for below in part.walk() if below.kind == "Column"]
     found = [table.column(name) for name in names for table in policy.tables]

@@ -234,6 +234,11 @@ class Plan:
         yield from scalars_of(self.relation)
 
     @property
+    def values(self) -> tuple[Scalar, ...]:
+        """Every expression that is aggregated."""
+        return tuple(value for aggregate in self.wanted for value in aggregate.values)
+
+    @property
     def measured(self) -> Iterator[Scalar]:
         """Every expression on a row of the relation that is grouped by or measured."""
         yield from (key.expression for key in self.keys)

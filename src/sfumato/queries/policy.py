@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import InvalidParameter, PolicyError, nearest
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.declared import KINDS, Column, Measured, Table, TunedColumn, Tuning, named
+from sfumato.queries.declared import (
+    KINDS,
+    DeclaredColumn,
+    DeclaredTable,
+    Measured,
+    TunedColumn,
+    Tuning,
+    named,
+)
 from sfumato.queries.promises import promise_of
 from sfumato.queries.units import units_of
 
@@ -34,7 +42,7 @@ LEVELS = 20  # a number column is split into about 2^20 steps unless the owner s
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
-MOST = 10**12  # rows of a table
+MOST_TABLE_ROWS = 10**12  # rows of a table
 RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
@@ -50,7 +58,7 @@ class Policy:
     source: tuple[str, str]  # engine, and file as written: relative to the folder of the policy
     budget: Guarantee
     ledger: Path | str  # a file, or postgresql://...
-    tables: tuple[Table, ...]
+    tables: tuple[DeclaredTable, ...]
     prepared: Path | None = None  # a copy that `sfumato prepare` writes
     promises: tuple[Promise, ...] = ()
     sizes: tuple[
@@ -65,14 +73,14 @@ class Policy:
         """The file the tables live in."""
         return Path(self.file).parent / self.source[1]
 
-    def table(self, name: str) -> Table | None:
+    def table(self, name: str) -> DeclaredTable | None:
         """The table called `name`, in whatever case it was typed."""
         return named(self.tables, name)
 
     def with_keys(self, read: Callable[[str, str, Kind], tuple[Value, ...]]) -> Policy:
         """The policy with every `keys = "table.column"` replaced by the values of that public table."""
 
-        def filled(table: Table, column: Column) -> Column:
+        def filled(table: DeclaredTable, column: DeclaredColumn) -> DeclaredColumn:
             if column.keys_from is None:
                 return column
             keys = read(*column.keys_from, column.kind)
@@ -89,7 +97,7 @@ class Policy:
     def with_scales(self, scales: Mapping[tuple[str, str], int]) -> Policy:
         """The policy with the decimals that its number columns have in the engine."""
 
-        def filled(table: Table, column: Column) -> Column:
+        def filled(table: DeclaredTable, column: DeclaredColumn) -> DeclaredColumn:
             scale = scales.get((table.name, column.name)) if column.kind == "number" else None
             return column if scale is None else replace(column, scale=scale)
 
@@ -132,11 +140,11 @@ def parse(text: str, file: Path) -> Policy:
         raise PolicyError(
             str(file), None, "", "it is too deep or holds too long a number", "Shorten it."
         ) from None
-    return _Reader(text, file).policy(data)
+    return _PolicyReader(text, file).policy(data)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _PolicyReader:
     """Turns the TOML tree into a Policy, and knows where each key stands."""
 
     text: str
@@ -250,7 +258,7 @@ class _Reader:
             )
         return least
 
-    def table(self, where: tuple[str, ...], body: Any) -> Table:
+    def table(self, where: tuple[str, ...], body: Any) -> DeclaredTable:
         if not isinstance(body, dict):
             raise self.error(where, "a table is a section", f"Write: [{'.'.join(where)}]")
         if where[-1].lower().startswith(RESERVED):
@@ -265,7 +273,7 @@ class _Reader:
             for key in ("unit", "rows_per_person"):
                 if key in body:
                     raise self.error((*where, key), "a public table has no persons", f"Remove {key}.")
-            return Table(where[-1], None, None, columns, public=True)
+            return DeclaredTable(where[-1], None, None, columns, public=True)
         if "unit" not in body:
             advice = (
                 'Add: unit = "the column that names the person", or unit = "row" if each row is one person'
@@ -276,7 +284,7 @@ class _Reader:
             if "rows_per_person" in body:
                 advice = 'Remove it: with unit = "row" each person has one row.'
                 raise self.error((*where, "rows_per_person"), "it has no meaning here", advice)
-            return Table(where[-1], None, None, columns)
+            return DeclaredTable(where[-1], None, None, columns)
         unit, through = self.reference((*where, "unit"), unit)
         person = named(columns, unit)
         if person is None:
@@ -298,16 +306,16 @@ class _Reader:
                 "nobody weighs more than 10 rows)",
             )
         tuning = self.tuning((*where, "tuned"), body.get("tuned"), columns)
-        return Table(where[-1], person.name, rows, columns, through=through, tuning=tuning)
+        return DeclaredTable(where[-1], person.name, rows, columns, through=through, tuning=tuning)
 
     def size(self, where: tuple[str, ...], rows: Any) -> int:
         """About how many rows a table has."""
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST:
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_TABLE_ROWS:
             advice = "Write about how many there are, such as rows = 1_000_000. It is public."
-            raise self.error(where, f"rows must be a whole number from 1 to {MOST}", advice)
+            raise self.error(where, f"rows must be a whole number from 1 to {MOST_TABLE_ROWS}", advice)
         return rows
 
-    def tuning(self, where: tuple[str, ...], body: Any, columns: tuple[Column, ...]) -> Tuning | None:
+    def tuning(self, where: tuple[str, ...], body: Any, columns: tuple[DeclaredColumn, ...]) -> Tuning | None:
         """What `sfumato tune` wrote."""
         if body is None:
             return None
@@ -353,7 +361,7 @@ class _Reader:
             raise self.error(where, f"{unit!r} is no reference", 'Write: unit = "visit_id -> visits.id"')
         return column, (table, key)
 
-    def check_through(self, policy: Policy, table: Table) -> None:
+    def check_through(self, policy: Policy, table: DeclaredTable) -> None:
         """A reference leads, over tables of people, to a table that says whom a row belongs to."""
         where, seen = ("tables", table.name, "unit"), {table.name}
         while table.through is not None:
@@ -374,12 +382,12 @@ class _Reader:
             seen.add(target.name)
             table = target
 
-    def columns(self, where: tuple[str, ...], body: Any) -> tuple[Column, ...]:
+    def columns(self, where: tuple[str, ...], body: Any) -> tuple[DeclaredColumn, ...]:
         if not isinstance(body, dict):
             raise self.error(where, "columns is a section", f"Write: [{'.'.join(where)}]")
         return tuple(self.column((*where, name), column) for name, column in body.items())
 
-    def column(self, where: tuple[str, ...], body: Any) -> Column:
+    def column(self, where: tuple[str, ...], body: Any) -> DeclaredColumn:
         name = where[-1]
         example = f'Write: {name} = {{ type = "integer", low = 0, high = 100 }}'
         if isinstance(body, str):
@@ -393,14 +401,14 @@ class _Reader:
         keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
         if kind in ("date", "timestamp"):
             since, until = self.days(where, body)
-            return Column(name, kind, keys=keys, keys_from=keys_from, since=since, until=until)
+            return DeclaredColumn(name, kind, keys=keys, keys_from=keys_from, since=since, until=until)
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
         required = body.get("required", False)
         if not isinstance(required, bool) or (required and low is None):
             told = "only a column with bounds can be required, by true or false"
             raise self.error((*where, "required"), told, "Write: required = true, beside low and high")
-        return Column(name, kind, low, high, exponent, keys, keys_from, required=required)
+        return DeclaredColumn(name, kind, low, high, exponent, keys, keys_from, required=required)
 
     def days(
         self, where: tuple[str, ...], body: dict[str, Any]
@@ -499,7 +507,7 @@ class _Reader:
             raise self.error(where, problem, 'Write for example: keys = ["a", "b"]')
         return tuple(body), None
 
-    def check_keys_from(self, policy: Policy, table: Table, column: Column) -> None:
+    def check_keys_from(self, policy: Policy, table: DeclaredTable, column: DeclaredColumn) -> None:
         if column.keys_from is None:
             return
         where = ("tables", table.name, "columns", column.name, "keys")

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.declared import Column, Table, Value
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Value
 
 Metric = Literal["record", "manhattan", "normalised", "max"]
-LEAST = Fraction(1, 10**6)  # of an advantage
-MOST = 10**30  # of a number in a promise
+SMALLEST_NUMBER = Fraction(1, 10**6)  # of an advantage
+LARGEST_NUMBER = 10**30  # of a number in a promise
 NUMBER = r"-?[0-9]{1,30}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,2})?"  # as a text; 1_0 is nobody's 10
 HEAVY = 1e12  # of a weight, a mean or a deviation
 METRICS: tuple[str, ...] = get_args(Metric)
@@ -56,11 +56,11 @@ class Prior:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromisePart:
     """A column, and when a guess is right: within so much, on the right side of a limit, or equal."""
 
     table: str
-    column: Column
+    column: DeclaredColumn
     within: Fraction | None
     above: Fraction | None
     prior: Prior
@@ -80,7 +80,7 @@ class Promise:
     people may depend on each other. `joint` is a public table whose rows are what is believed of all parts.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[PromisePart, ...]
     advantage: Fraction
     metric: Metric = "record"
     group: int = 1
@@ -88,7 +88,7 @@ class Promise:
     joint: str = ""
 
 
-def promise_of(body: Mapping[str, Any], tables: tuple[Table, ...], budget: Guarantee) -> Promise:
+def promise_of(body: Mapping[str, Any], tables: tuple[DeclaredTable, ...], budget: Guarantee) -> Promise:
     """The promise that a section of a policy (or the arguments of `suggest`) declares; or what is wrong."""
     _known(body, KNOWN)
     given = body.get("parts")
@@ -137,12 +137,12 @@ def _advantage(body: Mapping[str, Any]) -> Fraction:
     found = _read(body.get("advantage"))
     if found is None or not 0 < found < 1:
         raise InvalidParameter("advantage", body.get("advantage", "nothing"), advice)
-    if found < LEAST:
-        raise InvalidParameter("advantage", body["advantage"], f"give at least {float(LEAST):f}")
+    if found < SMALLEST_NUMBER:
+        raise InvalidParameter("advantage", body["advantage"], f"give at least {float(SMALLEST_NUMBER):f}")
     return found
 
 
-def _part(body: Any, tables: tuple[Table, ...]) -> Part:
+def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
     if not isinstance(body, dict):
         raise InvalidParameter("parts", body, 'write { secret = "table.column", within = 2 }')
     _known(body, OF_A_PART)
@@ -174,12 +174,12 @@ def _part(body: Any, tables: tuple[Table, ...]) -> Part:
     if limit is not None and low is not None and high is not None and not _first(low, limit, high, column):
         advice = f"everybody is on one side of it: give one above {float(low):g}, up to {float(high):g}"
         raise InvalidParameter("above", body.get("above", body.get("below")), advice)
-    return Part(
+    return PromisePart(
         table.name, column, within, limit, _prior(body.get("prior", "uniform"), column, limits, tables)
     )
 
 
-def _secret(given: Any, tables: tuple[Table, ...]) -> tuple[Table, Column]:
+def _secret(given: Any, tables: tuple[DeclaredTable, ...]) -> tuple[DeclaredTable, DeclaredColumn]:
     known = [f"{t.name}.{c.name}" for t in tables if not t.public for c in t.columns if c.name != t.unit]
     name, _, field = given.partition(".") if isinstance(given, str) else ("", "", "")
     table = next((t for t in tables if t.name == name), None)
@@ -199,7 +199,7 @@ def _secret(given: Any, tables: tuple[Table, ...]) -> tuple[Table, Column]:
     return table, column
 
 
-def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, ...]) -> Prior:
+def _prior(given: Any, column: DeclaredColumn, limits: list[str], tables: tuple[DeclaredTable, ...]) -> Prior:
     numeric = bool(limits)
     low, high = bounds_of(column)
     if given == "unknown":
@@ -244,7 +244,7 @@ def _prior(given: Any, column: Column, limits: list[str], tables: tuple[Table, .
     raise InvalidParameter("prior", given, f"it does not fit {column.name}: write {PRIORS}")
 
 
-def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
+def _steps(body: Any, column: DeclaredColumn) -> tuple[tuple[float, ...], ...]:
     """A distribution function, given by points (value, share at most that), as parts."""
     low, _ = bounds_of(column)
     step = step_of(column)
@@ -261,7 +261,7 @@ def _steps(body: Any, column: Column) -> tuple[tuple[float, ...], ...]:
     return tuple(parts)
 
 
-def _weights(body: dict[str, Any], column: Column) -> tuple[tuple[Value, float], ...]:
+def _weights(body: dict[str, Any], column: DeclaredColumn) -> tuple[tuple[Value, float], ...]:
     keys = column.keys or ((False, True) if column.kind == "boolean" else ())
     named: dict[str, Value] = {str(key).lower() if isinstance(key, bool) else str(key): key for key in keys}
     for name in body:
@@ -273,7 +273,7 @@ def _weights(body: dict[str, Any], column: Column) -> tuple[tuple[Value, float],
     return weights
 
 
-def _counted(given: str, column: Column, tables: tuple[Table, ...]) -> Prior:
+def _counted(given: str, column: DeclaredColumn, tables: tuple[DeclaredTable, ...]) -> Prior:
     name, _, field = given.partition(".")
     table = next((t for t in tables if t.name == name), None)
     known = None if table is None else next((c for c in table.columns if c.name == field), None)
@@ -283,7 +283,7 @@ def _counted(given: str, column: Column, tables: tuple[Table, ...]) -> Prior:
     return Prior("weights", source=(table.name, known.name))
 
 
-def _joint(body: Mapping[str, Any], parts: tuple[Part, ...], tables: tuple[Table, ...]) -> str:
+def _joint(body: Mapping[str, Any], parts: tuple[PromisePart, ...], tables: tuple[DeclaredTable, ...]) -> str:
     name = body.get("joint")
     if name is None:
         return ""
@@ -300,7 +300,7 @@ def _joint(body: Mapping[str, Any], parts: tuple[Part, ...], tables: tuple[Table
     return str(name)
 
 
-def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
+def _check_metric(promise: Promise, tables: tuple[DeclaredTable, ...]) -> None:
     part = promise.parts[0]
     if len(promise.parts) > 1 or promise.group > 1:
         raise InvalidParameter("metric", promise.metric, 'several parts, or groups, need metric = "record"')
@@ -325,14 +325,14 @@ def _check_metric(promise: Promise, tables: tuple[Table, ...]) -> None:
         raise InvalidParameter("metric", promise.metric, advice)
 
 
-def bounds_of(column: Column) -> tuple[Fraction | None, Fraction | None]:
+def bounds_of(column: DeclaredColumn) -> tuple[Fraction | None, Fraction | None]:
     """The bounds of a column as numbers: a day as its ordinal."""
     if column.since is not None and column.until is not None:
         return Fraction(column.since.toordinal()), Fraction(column.until.toordinal())
     return column.low, column.high
 
 
-def step_of(column: Column) -> float:
+def step_of(column: DeclaredColumn) -> float:
     """How far two values of a column are apart at least: on its grid."""
     if column.kind == "date":
         return 1.0
@@ -340,13 +340,13 @@ def step_of(column: Column) -> float:
     return max(step, 1.0) if column.kind == "integer" else step
 
 
-def _first(low: Fraction, limit: Fraction, high: Fraction, column: Column) -> bool:
+def _first(low: Fraction, limit: Fraction, high: Fraction, column: DeclaredColumn) -> bool:
     """Whether values of the column lie on both sides of a limit."""
     step = Fraction(step_of(column))
     return math.floor(low / step) * step < limit and math.ceil(limit / step) <= math.floor(high / step)
 
 
-def _holds(low: float, high: float, column: Column) -> bool:
+def _holds(low: float, high: float, column: DeclaredColumn) -> bool:
     """Whether a value of the column lies between two others."""
     start, _ = bounds_of(column)
     step = step_of(column)
@@ -355,7 +355,7 @@ def _holds(low: float, high: float, column: Column) -> bool:
     )
 
 
-def _place(given: Any, column: Column) -> float:
+def _place(given: Any, column: DeclaredColumn) -> float:
     found = float(_at("prior", given, column))
     low, high = bounds_of(column)
     if low is not None and high is not None and not float(low) <= found <= float(high):
@@ -363,7 +363,7 @@ def _place(given: Any, column: Column) -> float:
     return found
 
 
-def _at(key: str, given: Any, column: Column) -> Fraction:
+def _at(key: str, given: Any, column: DeclaredColumn) -> Fraction:
     """A value of the column as a number: a day as its ordinal."""
     if column.kind == "date":
         try:
@@ -378,7 +378,7 @@ def _at(key: str, given: Any, column: Column) -> Fraction:
 
 def _number(key: str, given: Any) -> Fraction:
     found = _read(given)
-    if found is None or abs(found) > MOST:
+    if found is None or abs(found) > LARGEST_NUMBER:
         raise InvalidParameter(key, given, "give a number")
     return found
 
@@ -387,7 +387,7 @@ def _read(given: Any) -> Fraction | None:
     """A number, or a text that is one; a float counts as it is printed."""
     if isinstance(given, (int, Fraction)) and not isinstance(given, bool):
         found = Fraction(given)
-        return found if abs(found) < MOST else None
+        return found if abs(found) < LARGEST_NUMBER else None
     text = repr(given) if isinstance(given, float) else given
     if not isinstance(text, str) or not re.fullmatch(NUMBER, text):
         return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries import notation
 from sfumato.queries.domains import call, joined
 from sfumato.queries.expressions import Call, Constant, Field, Scalar, Unusable, clamped, constant, evaluate
 from sfumato.queries.functions import PARTS, UNITS, apply
@@ -51,7 +52,7 @@ _CASTS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FromItem:
     """Something in FROM: what it is called, its columns by name, and its rows."""
 
     alias: str
@@ -64,7 +65,7 @@ class Source:
 class Scope:
     """The names a query can use."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[FromItem, ...]
 
     def names(self) -> list[str]:
         """Every column, for messages."""
@@ -97,7 +98,7 @@ class Reader:
         found = [scalar for source in sources if (scalar := _column(source, name)) is not None]
         if not found:
             text.unknown("column", name, Scope(sources).names(), node)
-        if len({repr(each) for each in found}) > 1:
+        if len(set(found)) > 1:
             aliases = [source.alias for source in sources if _column(source, name) is not None]
             advice = f"Write {' or '.join(f'{alias}.{name}' for alias in aliases)}."
             text.refuse(node, f"{name} is a column of several tables", advice)
@@ -109,6 +110,8 @@ class Reader:
             found = call(function, *arguments)
         except Unusable as reason:
             self.text.unusable(reason, node)
+        if function == "%" and self.text.reading == 1:
+            found = replace(found, domain=replace(found.domain, held=""))
         if (repair := once_wrong(found)) is not None:
             self.repaired.add(repair)
         return found
@@ -360,7 +363,8 @@ class Reader:
         except ValueError:
             pass
         if kind == "number" and literal.domain.kind == "integer":
-            return constant(float(value), "number", 0)  # type: ignore[arg-type]  # an integer
+            scale = None if self.text.reading == 1 else 0
+            return constant(float(value), "number", scale)  # type: ignore[arg-type]  # an integer
         return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
 
     def alike(self, parts: list[Scalar], node: Node) -> list[Scalar]:
@@ -477,8 +481,7 @@ class Reader:
         if not all(isinstance(each, Constant) for each in listed):
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)
-        values = {repr(each): each for each in parts[1:]}
-        return self.call(node, "in", parts[0], *(values[key] for key in sorted(values)))
+        return self.call(node, "in", parts[0], *sorted(set(parts[1:]), key=notation.order))
 
 
 def once_wrong(found: Scalar) -> str | None:
@@ -517,7 +520,7 @@ def array(node: Node, *, of: str) -> list[Node] | None:
     return listed if inner.kind == "Array" else None
 
 
-def _column(source: Source, name: str) -> Scalar | None:
+def _column(source: FromItem, name: str) -> Scalar | None:
     if name in source.columns:
         return source.columns[name]
     close = [column for column in source.columns if column.lower() == name.lower()]

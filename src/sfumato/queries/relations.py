@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
     from sfumato.queries.expressions import Field, Scalar
 
-FEWEST, MOST = 64, 1000  # rows of one person on one side of a join: as many as declared, within these
+FEWEST_JOINED, MOST_JOINED = (
+    64,
+    1000,
+)  # rows of one person on one side of a join: as many as declared, within these
 PAIRS = 10**6  # rows that joins of tables of people make of one person's rows, at most
 UNIT = "u"  # what the column of the unit is called in every relation
 
@@ -210,6 +213,7 @@ class Folded:
 
     function: Total
     value: Scalar | None  # None: the rows themselves
+    exponent: int | None = None  # of the grid on which doubles are added up, 2^-exponent; None: the column's
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,15 +268,15 @@ def cuts(join: Join) -> dict[int, Cut]:
 
     A person with n rows would have n^k pairs in a chain of k sides, and the time of an answer would tell it.
     All sides together therefore keep so few that their product is at most `PAIRS`. Every side asks for as
-    many rows as it declares, at least FEWEST and at most MOST; if that is too much, those that ask for most
-    get less, all the same. Of two sides, the one that declares fewer keeps so many of each kind that has the
-    same partners (of a LEFT JOIN, the right one), and the other what the product leaves. With more sides the
-    engine may join them in any order, so there each is cut by itself.
+    many rows as it declares, at least FEWEST_JOINED and at most MOST_JOINED; if that is too much, those that
+    ask for most get less, all the same. Of two sides, the one that declares fewer keeps so many of each kind
+    that has the same partners (of a LEFT JOIN, the right one), and the other what the product leaves. With
+    more sides the engine may join them in any order, so there each is cut by itself.
 
     Sides with one row for every person are left as they are, and so is one side beside them.
     """
     sides = [side for side in sides_of(join) if not _has_one_row(side)]
-    wishes = {number_of(side): min(max(side.rows or 1, FEWEST), MOST) for side in sides}
+    wishes = {number_of(side): min(max(side.rows or 1, FEWEST_JOINED), MOST_JOINED) for side in sides}
     if len(sides) < 2:
         return {}
     if len(sides) > 2:
@@ -417,6 +421,22 @@ def scalars_of(relation: Relation) -> Iterator[Scalar]:
             yield from by
             yield from (fold.value for fold in folds if fold.value is not None)
             yield from scalars_of(inner)
+
+
+def folds_of(relation: Relation) -> Iterator[tuple[str, Folded]]:
+    """Everything that is made of a person's rows, in whatever part of it, and what the column is called."""
+    match relation:
+        case Where(inner):
+            yield from folds_of(inner)
+        case Join(_, left, right) | Among(left, _, right):
+            yield from folds_of(left)
+            yield from folds_of(right)
+        case Union(_, parts):
+            for inner, _ in parts:
+                yield from folds_of(inner)
+        case Fold(number, inner, _, folds):
+            yield from ((f"t{number}.{i}", each) for i, each in enumerate(folds))
+            yield from folds_of(inner)
 
 
 def repeats(relation: Relation, number: int) -> int | None:

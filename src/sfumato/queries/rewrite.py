@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from sfumato.queries import notation
 from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, fields, possible
-from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, People, Spread, Sum
+from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, PersonCount, Spread, Sum
 from sfumato.queries.plan import (
     Aggregate,
     Arithmetic,
@@ -45,7 +45,7 @@ FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
 MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
-ORDER = (Distinct, Kinds, Moments, People, Spread, Sum)
+ORDER = (Distinct, Kinds, Moments, PersonCount, Spread, Sum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Rewriting:
         """The arithmetic that turns released integers into an aggregate."""
         match aggregate.name:
             case "people":
-                i = self._find(lambda m: isinstance(m, People) and m.value == _only(aggregate.values))
+                i = self._find(lambda m: isinstance(m, PersonCount) and m.value == _only(aggregate.values))
                 measure = self.measures[i]
-                assert isinstance(measure, People)
+                assert isinstance(measure, PersonCount)
                 return Weighted(((Fraction(1, measure.whole), Released(i, 0)),))
             case "distinct":
                 i = self._find(lambda m: isinstance(m, Distinct) and m.value == aggregate.values[0])
@@ -188,9 +188,10 @@ def _is_narrow(tuned: Tuned, value: Scalar, rows: int, is_alone: bool) -> bool:
     return tuned.centred * (2 if is_alone else 8) <= rows * (high - low)
 
 
-def _named(measure: Measure) -> tuple[int, str]:
+def _named(measure: Measure) -> tuple[int, str, str]:
     """What measures are sorted by, so that one question has one plan."""
-    return ORDER.index(type(measure)), notation.text(measure.form)
+    read = [notation.exact(each) for each in measure.reads]
+    return ORDER.index(type(measure)), notation.text(measure.form), notation.text(read)
 
 
 def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:
@@ -200,7 +201,7 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
     for each in wanted:
         match each.name:
             case "people":
-                found.append(People(_only(each.values), min(cap, groups) if groups else cap))
+                found.append(PersonCount(_only(each.values), min(cap, groups) if groups else cap))
             case "distinct":
                 found.append(Distinct(each.values[0], min(cap, MOST_PAIRS)))
             case "quantile":

@@ -7,12 +7,13 @@ refused with the reason.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries import relations
-from sfumato.queries.cells import CAP
+from sfumato.queries.cells import CAP, SUM_BITS
 from sfumato.queries.domains import both, hull
 from sfumato.queries.expressions import (
     EXACT,
@@ -26,14 +27,15 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.reading import Reader, Scope, Source, equality, is_own
+from sfumato.queries.notation import READING
+from sfumato.queries.reading import FromItem, Reader, Scope, equality, is_own
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, Where, prefix
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.queries.declared import Column, Kind, Table
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Kind
 
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
 _FOLDS: dict[str, relations.Total] = {
@@ -55,7 +57,7 @@ AGGREGATES = {
 
 
 @dataclass(slots=True)
-class Rows:
+class FromReader:
     """Reads what a query is about."""
 
     text: Text
@@ -99,7 +101,7 @@ class Rows:
             named[alias.name.lower()] = Node("Named", {"this": body, "names": _names(named)})
         return named
 
-    def source(self, node: Node, named: dict[str, Node]) -> Source:
+    def source(self, node: Node, named: dict[str, Node]) -> FromItem:
         """A table, a named subquery or a subquery in FROM."""
         if node.kind == "Subquery":
             self.text.allow(node)
@@ -120,7 +122,7 @@ class Rows:
             self.text.unknown("table", node.name, known, node.this)
         return self.scan(table, alias, node)
 
-    def scan(self, table: Table, alias: str, node: Node) -> Source:
+    def scan(self, table: DeclaredTable, alias: str, node: Node) -> FromItem:
         """All declared columns of a table."""
         number = self.number(node)
         owner = _owner(table, self.text)
@@ -131,9 +133,9 @@ class Rows:
             name = relations.UNIT if own else column.name
             unit: Literal["own", ""] = "own" if own else ""
             columns[column.name] = Field(
-                f"t{number}.{name}", domain_of(column), unit, (table.name, column.name)
+                f"t{number}.{name}", domain_of(column, self.text.reading), unit, (table.name, column.name)
             )
-        return Source(alias, columns, relation)
+        return FromItem(alias, columns, relation)
 
     def number(self, node: Node) -> int:
         """A new number for a relation."""
@@ -193,8 +195,8 @@ class Rows:
     # Joins --------------------------------------------------------------------------------------------
 
     def join(
-        self, node: Node, left: Relation, sources: list[Source], named: dict[str, Node]
-    ) -> tuple[Relation, list[Source]]:
+        self, node: Node, left: Relation, sources: list[FromItem], named: dict[str, Node]
+    ) -> tuple[Relation, list[FromItem]]:
         """One more table beside those there are."""
         text = self.text
         text.allow(node)
@@ -216,7 +218,7 @@ class Rows:
             right = replace(right, columns={name: _maybe(each) for name, each in right.columns.items()})
         return relation, [*sources, right]
 
-    def projected(self, node: Node, right: Source) -> Source:
+    def projected(self, node: Node, right: FromItem) -> FromItem:
         """The right side of LEFT JOIN with its computed columns made before the join: where there is no
         partner they are NULL, whatever they would be of NULLs."""
         if all(isinstance(each, Field) for each in right.columns.values()):
@@ -239,7 +241,7 @@ class Rows:
             right, columns=columns, relation=Union(number, ((right.relation, tuple(made)),), kinds)
         )
 
-    def on(self, node: Node, sources: list[Source], right: Source, scope: Scope) -> Scalar:
+    def on(self, node: Node, sources: list[FromItem], right: FromItem, scope: Scope) -> Scalar:
         """The condition of a join."""
         if using := node.nodes("using"):
             parts = []
@@ -256,7 +258,7 @@ class Rows:
             self.text.refuse(node.this, "the join has no condition", "Write: JOIN b ON a.person = b.person")
         return self.reader.condition(on, scope)
 
-    def joined(self, node: Node, left: Relation, right: Source, condition: Scalar, outer: bool) -> Relation:
+    def joined(self, node: Node, left: Relation, right: FromItem, condition: Scalar, outer: bool) -> Relation:
         """The relation of a join, if its rows each belong to one unit."""
         text, other = self.text, right.relation
         inside = numbers_of(other)
@@ -325,7 +327,7 @@ class Rows:
 
     # Subqueries ---------------------------------------------------------------------------------------
 
-    def subquery(self, node: Node, alias: str, named: dict[str, Node]) -> Source:
+    def subquery(self, node: Node, alias: str, named: dict[str, Node]) -> FromItem:
         """The rows of a subquery, and what its columns are."""
         node = bare(node)
         if node.kind == "Subquery":
@@ -348,7 +350,7 @@ class Rows:
         if node.arguments.get("distinct"):
             self.text.allow(node["distinct"])
             return self.folded(node, alias, relation, columns, {}, None)
-        return Source(alias, columns, relation)
+        return FromItem(alias, columns, relation)
 
     def items(self, node: Node, scope: Scope) -> list[tuple[str, Node]]:
         """The columns of a SELECT by name, with * written out."""
@@ -394,7 +396,7 @@ class Rows:
 
     def fold(
         self, node: Node, alias: str, relation: Relation, scope: Scope, items: list[tuple[str, Node]]
-    ) -> Source:
+    ) -> FromItem:
         """GROUP BY in a subquery: by person, or it would add up people before the noise."""
         group = node.get("group")
         keys: list[Scalar] = []
@@ -410,7 +412,7 @@ class Rows:
                 folds[name] = item
                 continue
             found = self.item(item, scope)
-            if repr(found) not in {repr(key) for key in keys}:
+            if found not in keys:
                 told = item.name if item.kind in ("Column", "Known") else word(item)
                 self.text.refuse(item, f"{told} is neither grouped by nor added up", "Add it to GROUP BY.")
             columns[name] = found
@@ -431,7 +433,7 @@ class Rows:
         columns: dict[str, Scalar],
         folds: dict[str, Node],
         scope: Scope | None,
-    ) -> Source:
+    ) -> FromItem:
         """One row for each person and each combination of the other columns."""
         own = [name for name, each in columns.items() if is_own(each)]
         if relation.public or not relation.by_person or not own:
@@ -440,18 +442,14 @@ class Rows:
                 "DISTINCT and GROUP BY in a subquery would mix rows of different people",
                 "Select the column that names the person as well.",
             )
-        by: dict[str, Scalar] = {}
-        for each in columns.values():
-            if not is_own(each):
-                by.setdefault(repr(each), each)
+        by = list(dict.fromkeys(each for each in columns.values() if not is_own(each)))
         number = self.number(node)
-        order = list(by)
         shown: dict[str, Scalar] = {}
         for name, each in columns.items():
             if is_own(each):
                 shown[name] = _unit(each, number)
             else:
-                place = order.index(repr(each))
+                place = by.index(each)
                 shown[name] = Field(f"t{number}.k{place}", each.domain, origin=_origin(each))
         listed: list[Folded] = []
 
@@ -469,9 +467,9 @@ class Rows:
             self.text.allow(having)
             tree, inner = _aggregated(having.this, measured, shown)
             condition = self.reader.condition(tree, inner)
-        result = Fold(number, relation, tuple(by.values()), tuple(listed))
+        result = Fold(number, relation, tuple(by), tuple(listed))
         visible = {name: each for name, each in shown.items() if not name.startswith("hidden ")}
-        return Source(alias, visible, result if condition is None else filtered(result, condition))
+        return FromItem(alias, visible, result if condition is None else filtered(result, condition))
 
     def one_fold(self, node: Node, scope: Scope, relation: Relation) -> tuple[Folded, Domain]:
         """What is made of the rows of one person, and which values it can have."""
@@ -510,7 +508,10 @@ class Rows:
         if condition is not None:
             holds = self.reader.condition(condition, scope)
             value = self.reader.call(node, "case", holds, value if value is not None else ONE, NOTHING)
-        return Folded(function, value), self.fold_domain(node, function, value, rows)
+        domain, exponent = self.fold_domain(node, function, value, rows), None
+        if value is not None and function in ("sum", "avg") and self.text.reading > 2:
+            exponent = _finest_grid(value.domain, rows)
+        return Folded(function, value, exponent), domain
 
     def fold_domain(self, node: Node, function: relations.Total, value: Scalar | None, rows: int) -> Domain:
         """The values of a fold. Sums and counts are those of at most `rows` rows."""
@@ -535,10 +536,11 @@ class Rows:
                 node, "a person's sum could become too large", "Divide it, or bound it with LEAST."
             )
         of = value.domain
-        found = Domain(of.kind, low, high, of.exponent, scale=of.scale, held=of.held)
+        held = "" if self.text.reading == 1 else of.held
+        found = Domain(of.kind, low, high, of.exponent, scale=of.scale, held=held)
         return found if found.adds_exactly else replace(found, scale=None)
 
-    def union(self, node: Node, alias: str, named: dict[str, Node]) -> Source:
+    def union(self, node: Node, alias: str, named: dict[str, Node]) -> FromItem:
         """UNION ALL of parts with the same columns."""
         text = self.text
         text.allow(node)
@@ -579,26 +581,52 @@ class Rows:
         sides = (tuple(a for a, _ in listed), tuple(b for _, b in listed))
         kinds_ = tuple(each.domain.kind for each in columns.values() if not is_own(each))
         relation = Union(number, ((first.relation, sides[0]), (second.relation, sides[1])), kinds_)
-        return Source(alias, columns, relation)
+        return FromItem(alias, columns, relation)
 
 
-def domain_of(column: Column) -> Domain:
+def domain_of(column: DeclaredColumn, reading: int = READING) -> Domain:
     """What the policy says about the values of a column."""
+    low, high, scale = column.low, column.high, _scale(column)
+    if scale is not None and low is not None and high is not None and reading > 2:
+        low, high = _on_decimals(low, scale, math.ceil), _on_decimals(high, scale, math.floor)
+        if low > high:  # no decimal lies between them
+            low, high, scale = column.low, column.high, None
     return Domain(
         column.kind,
-        column.low,
-        column.high,
+        low,
+        high,
         column.exponent,
         column.since,
         column.until,
         column.keys,
         column.tuned,
         column.required,
-        _scale(column),
+        scale,
     )
 
 
-def _scale(column: Column) -> int | None:
+def _on_decimals(end: Fraction, scale: int, inward: Callable[[Fraction], int]) -> Fraction:
+    """A bound, or the next one inside with so many decimals: what is clamped to it must have them, too."""
+    one = 10**scale
+    if float(Fraction(round(end * one), one)) == float(end):
+        return end
+    return Fraction(inward(end * one), one)
+
+
+def _finest_grid(domain: Domain, rows: int) -> int | None:
+    """The grid on which a person's doubles are added up, so fine that one of them is hardly ever changed.
+
+    A sum of so many rows is below 2^104 steps, so that it becomes a double by one rounding; one of 2^43 rows,
+    more than any table has, below 2^126, so that it fits into 128 bits.
+    """
+    if domain.kind != "number" or domain.adds_exactly or domain.low is None or domain.high is None:
+        return None
+    most = max(abs(domain.low), abs(domain.high), Fraction(1, 1 << 20))
+    one, all_ = (math.ceil(each).bit_length() for each in (most, most * rows))
+    return min(SUM_BITS - all_, 126 - 43 - one)
+
+
+def _scale(column: DeclaredColumn) -> int | None:
     """How many decimals a column has, if doubles can tell all its values apart."""
     if column.scale is None or column.low is None or column.high is None:
         return None
@@ -684,7 +712,7 @@ def positional(node: Node, items: list[Node], text: Text) -> Node:
     return items[int(told) - 1]
 
 
-def _owner(table: Table, text: Text) -> Owner | None:
+def _owner(table: DeclaredTable, text: Text) -> Owner | None:
     if table.public or table.unit is None:
         return None
     column = table.column(table.unit)
@@ -745,7 +773,7 @@ def _aggregated(
                 parts[key] = [without(one) for one in value] if isinstance(value, list) else value
         return Node(each.kind, parts, each.start, each.end, each.called)
 
-    return without(node), Scope((Source("", columns, Scan(-1, "", None, None, True)),))
+    return without(node), Scope((FromItem("", columns, Scan(-1, "", None, None, True)),))
 
 
 def _names(named: dict[str, Node]) -> list[Node]:

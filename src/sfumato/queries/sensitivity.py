@@ -42,7 +42,7 @@ from sfumato.queries.relations import Scan, Where
 from sfumato.queries.words import fraction
 
 if TYPE_CHECKING:
-    from sfumato.queries.declared import Column
+    from sfumato.queries.declared import DeclaredColumn
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
@@ -68,7 +68,7 @@ class Watched:
 
     database: str
     table: str
-    column: Column
+    column: DeclaredColumn
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from sfumato.errors import SyntaxRefused
 from sfumato.queries.asking import ask
+from sfumato.queries.notation import READING
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.syntax import Missing, Node, Text, word
 
@@ -30,25 +31,26 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
 
-LONGEST = 20_000  # characters of SQL
+LONGEST_QUESTION = 20_000  # characters of SQL
 DEEPEST = 120  # levels of nodes
 
 
-def parse(sql: str, policy: Policy, measuring: Measuring = rewrite) -> Plan:
+def parse(sql: str, policy: Policy, measuring: Measuring = rewrite, *, reading: int = READING) -> Plan:
     """The plan of one SELECT, or a refusal that says what to write instead.
 
-    `measuring` chooses the measures of its aggregates: those that a stored release has, for example.
+    `measuring` chooses the measures of its aggregates: those that a stored release has, for example. With an
+    earlier `reading` it is understood as it was then: from the first on, which was the first to be noted.
     """
     try:
-        return _asked(tree(sql), Text(sql, policy), measuring)
+        return _asked(tree(sql), Text(sql, policy, reading), measuring)
     except RecursionError:
         raise too_deep(sql) from None
 
 
 def tree(sql: str, dialect: str = "duckdb") -> Node:
     """The tree of one statement."""
-    if len(sql) > LONGEST:
-        raise SyntaxRefused(f"the query is longer than {LONGEST} characters", "Write a shorter one.")
+    if len(sql) > LONGEST_QUESTION:
+        raise SyntaxRefused(f"the query is longer than {LONGEST_QUESTION} characters", "Write a shorter one.")
     if any("\ud800" <= letter <= "\udfff" for letter in sql):
         raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
     try:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from sfumato.errors import MissingBound, UnknownName, Unsupported
+from sfumato.queries.expressions import Misread
+from sfumato.queries.notation import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,6 +256,7 @@ class Text:
 
     sql: str
     policy: Policy
+    reading: int = READING  # by which it is understood: of before, where a stored text is read as it was then
 
     def allow(self, node: Node) -> None:
         """Refuse a node whose kind, or one of whose non-empty arguments, is not on the list."""
@@ -287,7 +290,9 @@ class Text:
                 sql=self.sql,
                 span=node.span,
             )
-        self.refuse(node, reason.problem, reason.advice)
+        refusal = Unsupported(reason.problem, reason.advice, sql=self.sql, span=node.span)
+        refusal.was_answered = isinstance(reason, Misread)
+        raise refusal
 
 
 def word(node: Node) -> str:

@@ -21,7 +21,7 @@ from sfumato.queries.relations import scans_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sfumato.queries.declared import Table
+    from sfumato.queries.declared import DeclaredTable
     from sfumato.queries.plan import Plan
 
 Kind = Literal["person", "row"]
@@ -31,14 +31,14 @@ class Declares(Protocol):
     """What is used of a policy."""
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[DeclaredTable, ...]:
         """Its tables."""
 
     @property
     def units(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Which units are called the same."""
 
-    def table(self, name: str) -> Table | None:
+    def table(self, name: str) -> DeclaredTable | None:
         """One of the tables."""
 
 
@@ -58,7 +58,7 @@ class Unit(NamedTuple):
         return f"persons, by {self.name}" if self.kind == "person" else f"rows of {self.table}"
 
 
-def unit_of(table: Table, tables: Sequence[Table]) -> Unit | None:
+def unit_of(table: DeclaredTable, tables: Sequence[DeclaredTable]) -> Unit | None:
     """The unit of a table; None if it is public."""
     if table.public:
         return None
@@ -66,7 +66,7 @@ def unit_of(table: Table, tables: Sequence[Table]) -> Unit | None:
     return Unit("row", table.name) if last.unit is None else Unit("person", last.name, last.unit)
 
 
-def chain(table: Table, tables: Sequence[Table]) -> Iterator[Table]:
+def chain(table: DeclaredTable, tables: Sequence[DeclaredTable]) -> Iterator[DeclaredTable]:
     """The table, and those to which its rows refer, up to the one that says whose they are."""
     yield table
     if table.through is not None:
@@ -128,13 +128,13 @@ def declared(plan: Plan, policy: Declares) -> dict[str, Any]:
     return {table.name: form(table, policy) for table in policy.tables if table.name in names}
 
 
-def _read(name: str, policy: Declares) -> Iterator[Table]:
+def _read(name: str, policy: Declares) -> Iterator[DeclaredTable]:
     table = policy.table(name)
     if table is not None:
         yield from chain(table, policy.tables)
 
 
-def form(table: Table, policy: Declares) -> dict[str, Any]:
+def form(table: DeclaredTable, policy: Declares) -> dict[str, Any]:
     """How a table says whose its rows are: what must not change once something was charged about it."""
     if table.public:
         return {"kind": "public"}

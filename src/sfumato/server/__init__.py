@@ -8,12 +8,9 @@ It rests on: law 2 (a charge is never taken back, so a cancel or a lost connecti
 law 3 (errors are outputs, and so is time: `deadlines`), law 8 (analysts' text never reaches an engine: also
 not that of a catalog query, which `lookup` reads itself), and SCRAM (RFC 5802, 7677) for who comes in.
 
-    people      who may come in: roles, tokens, passwords
-    desk        what may be asked at any door: turns, limits, retries, the access log
-    deadlines   when an answer leaves
-    http        the HTTP API                    openapi     its description
-    wire        the Postgres wire door          frames, values, scram    its messages, types and handshake
-    session     what it does with a statement   statements, cursors      settings, and what is no question
-    catalog     what pg_catalog says of the policy's tables; lookup, evaluate and scalars answer queries on it
+    desk        who may ask what, how often, and when an answer leaves: the same for every protocol
+    http        the HTTP API
+    postgres    the Postgres protocol
+    catalog     what pg_catalog says of the policy's tables, and queries on it
     workers     processes, sockets, stopping
 """

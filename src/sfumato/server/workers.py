@@ -30,11 +30,11 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sfumato.errors import InvalidParameter, ServerError, SfumatoError
-from sfumato.server import wire
-from sfumato.server.access import say
-from sfumato.server.desk import Desk, Settings
-from sfumato.server.http import PATIENCE, Door
-from sfumato.server.people import People
+from sfumato.server.desk.access import say
+from sfumato.server.desk.desk import Desk, Settings
+from sfumato.server.desk.people import People
+from sfumato.server.http.api import PATIENCE, HttpServer
+from sfumato.server.postgres import session as wire
 from sfumato.sources.duckdb import share_memory
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Config:
         try:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
-            why = "it is no PEM" if "PEM" in str(error) else error.strerror or error
+            why = "not a PEM file" if isinstance(error, ssl.SSLError) else error.strerror or error
             told = f"it cannot be used with its key ({why}): give PEM files that belong together"
             raise InvalidParameter("certificate", self.certificate, told) from None
         return context
@@ -94,7 +94,7 @@ def serve(config: Config, opened: Callable[[dict[str, int]], None]) -> None:
         if port is not None
     }
     if not sockets:
-        raise InvalidParameter("ports", "none", "open at least one door")
+        raise InvalidParameter("ports", "none", "serve HTTP, the Postgres protocol, or both")
     with tempfile.TemporaryDirectory(prefix="sfumato-") as folder:
         _Parent(config, sockets, folder).run(opened)
 
@@ -310,7 +310,7 @@ async def work(told: dict[str, Any]) -> None:
         while not web.started and not doors[0].done():
             await asyncio.sleep(0.01)
     if "postgres" in told["doors"]:
-        pg = wire.Door(desks, config.context(), Path(told["folder"]))
+        pg = wire.PostgresServer(desks, config.context(), Path(told["folder"]))
         await pg.open(socket.socket(fileno=told["doors"]["postgres"]))
     with suppress(BrokenPipeError):  # of one that was started again, nobody waits for this
         os.write(told["ready"], b"!")
@@ -350,7 +350,7 @@ def _desks(config: Config) -> dict[str, Desk]:
 def _web(config: Config, desks: dict[str, Desk]) -> uvicorn.Config:
     tls = {"ssl_certfile": config.certificate, "ssl_keyfile": config.key} if config.certificate else {}
     return uvicorn.Config(
-        Door(desks).app,
+        HttpServer(desks).app,
         http=_Impatient,
         ws="none",
         lifespan="off",

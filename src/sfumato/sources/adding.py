@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.queries.cells import CAP, Counted, Listed, Powers, Seen, Step
+from sfumato.queries.cells import CAP, Counted, Listed, Powers, Seen, Steps
 from sfumato.queries.expressions import Call
 from sfumato.queries.measures import Measure, Sum
 from sfumato.queries.relations import Scan, Where
@@ -18,9 +18,9 @@ from sfumato.sources.relations import Lowering
 from sfumato.sources.values import bare, constant, double, integer, lowered, on_grid, when
 from sfumato.sources.work import (
     TYPES,
-    Column,
+    ColumnValue,
+    EngineQuery,
     Expression,
-    Query,
     Select,
     Shared,
     Totals,
@@ -56,12 +56,12 @@ class Adder:
         self.alias = alias
         self._names: dict[Totals, str] = {}
 
-    def of(self, function: work.Total, value: Expression | None = None) -> Column:
+    def of(self, function: work.Total, value: Expression | None = None) -> ColumnValue:
         """A total, by the column that it is found in."""
         name = self._names.setdefault(Totals(function, value), f"a{len(self._names)}")
         doubles = value is not None and value.type == "f64"
         kind: Type = "i64" if function == "count" else "f64" if doubles else "i128"
-        return Column(self.alias, name, kind)
+        return ColumnValue(self.alias, name, kind)
 
     @property
     def listed(self) -> tuple[tuple[str, Totals], ...]:
@@ -75,15 +75,15 @@ class Adding:
         self.plan, self.measures, self.copy, self.hash = plan, measures, copy, hashed
         self.relations = Lowering(copy, hashed)
         self.below = self.relations.of(plan.relation, plan.shown)
-        self.unit = None if self.below.unit is None else Column("t", "u", self.below.unit.type)
+        self.unit = None if self.below.unit is None else ColumnValue("t", "u", self.below.unit.type)
         self.scan = None if copy is None else _only_scan(plan.relation)  # of a copy
         self.totals = Adder()
         # by identity, beside what has it: to compare large expressions takes long
         self._lowered: dict[int, tuple[Scalar, Expression]] = {}
-        self._named: dict[int, tuple[Expression, Column]] = {}
+        self._named: dict[int, tuple[Expression, ColumnValue]] = {}
         self._grids: dict[tuple[int, Clamp], tuple[Scalar, Expression]] = {}
         self.columns: dict[Expression, str] = {}  # what of a row is used, and what it is called
-        self.hidden: list[Column] = []  # the keys of a row, where they are private
+        self.hidden: list[ColumnValue] = []  # the keys of a row, where they are private
         self.raw: list[Expression] = []  # what is grouped by
         self.lists: dict[int, work.Keys] = {}  # and for which of it there are public values
         for i, key in enumerate(plan.keys):
@@ -99,10 +99,10 @@ class Adding:
                 self.raw.append(self.named(found))
                 self.lists[i] = work.Keys(f"v{i}", key.values, TYPES[kind])
         if plan.private_keys:
-            self.raw.append(Column("chosen", "position", "i64"))
+            self.raw.append(ColumnValue("chosen", "position", "i64"))
         first = measures[0] if measures else None
         match first.cell if first is not None else None:
-            case Step(value, clamp, origin):
+            case Steps(value, clamp, origin):
                 self.raw.append(less(self.on_grid(value, clamp), origin))
                 if not value.domain.required:
                     self.narrow(there(self.value(_unclamped(value))))
@@ -126,15 +126,15 @@ class Adding:
             known = self._lowered[id(scalar)] = (scalar, lowered(scalar, self.below.column))
         return known[1]
 
-    def named(self, value: Expression) -> Column:
+    def named(self, value: Expression) -> ColumnValue:
         """What an expression of a row is called: it is computed once, and short to refer to."""
         known = self._named.get(id(value))
         if known is None:
-            column = Column("t", self.columns.setdefault(value, f"x{len(self.columns)}"), value.type)
+            column = ColumnValue("t", self.columns.setdefault(value, f"x{len(self.columns)}"), value.type)
             known = self._named[id(value)] = (value, column)
         return known[1]
 
-    def there(self, value: Scalar) -> Column:
+    def there(self, value: Scalar) -> ColumnValue:
         """Something that is NULL where the value is: a clamped column is where the column is."""
         return self.named(self.value(_unclamped(value)))
 
@@ -164,25 +164,29 @@ class Adding:
             return None
         return self.copy.grid(self.scan.table, _unclamped(value), clamp)
 
-    def beside(self, name: str) -> Column:
+    def beside(self, name: str) -> ColumnValue:
         """A column of our own in a copy."""
         assert self.scan is not None
-        return self.named(Column(f"t{self.scan.number}", name, "i64"))
+        return self.named(ColumnValue(f"t{self.scan.number}", name, "i64"))
 
     def placed(self, rows: work.Rows, at: Sequence[Expression]) -> work.Rows:
         """Rows with the lists of public values joined to what is grouped by."""
         for i, keys in self.lists.items():
-            rows = work.Join(rows, Use(f"v{i}", f"v{i}"), (equal(at[i], Column(f"v{i}", "key", keys.type)),))
+            rows = work.JoinedRows(
+                rows, Use(f"v{i}", f"v{i}"), (equal(at[i], ColumnValue(f"v{i}", "key", keys.type)),)
+            )
         return rows
 
     def places(self, at: Sequence[Expression]) -> list[Expression]:
         """What is grouped by: positions where there are lists."""
-        return [Column(f"v{i}", "position", "i64") if i in self.lists else each for i, each in enumerate(at)]
+        return [
+            ColumnValue(f"v{i}", "position", "i64") if i in self.lists else each for i, each in enumerate(at)
+        ]
 
     def chosen(self, rows: work.Rows, keys: Iterable[Expression]) -> work.Rows:
         """Rows in those private groups that are shown; all of them where the keys are public."""
-        on = [equal(key, Column("chosen", f"h{i}", key.type)) for i, key in enumerate(keys)]
-        return work.Join(rows, Use("chosen", "chosen"), tuple(on)) if on else rows
+        on = [equal(key, ColumnValue("chosen", f"h{i}", key.type)) for i, key in enumerate(keys)]
+        return work.JoinedRows(rows, Use("chosen", "chosen"), tuple(on)) if on else rows
 
     def positions(self, places: Sequence[Expression]) -> Columns:
         """The keys as they come back: one position among the groups, then the cell of a grid."""
@@ -198,7 +202,7 @@ class Adding:
                 position = apply("+", scaled, place, type="i64") if i else place
         return (("position", position), *(("cell", each) for each in rest))
 
-    def query(self, rows: Select | work.Group | work.Rank, *shared: Shared) -> Query:
+    def query(self, rows: Select | work.Group | work.Rank, *shared: Shared) -> EngineQuery:
         """A query with what it shares: the rows of the plan are read by each use of them for itself, and
         only the columns that it needs."""
         columns: list[tuple[str, Expression]] = [] if self.below.unit is None else [("u", self.below.unit)]
@@ -206,19 +210,19 @@ class Adding:
         every = Select("rows", self.below.rows, tuple(columns) or (("one", bare(1)),))
         lists = (Shared(f"v{i}", keys) for i, keys in self.lists.items())
         all_of_it = (*self.relations.shared, Shared("rows", every, once=False), *lists, *shared)
-        return Query(rows, used(rows, all_of_it))
+        return EngineQuery(rows, used(rows, all_of_it))
 
     def added(self, group: work.Group, cells: int) -> Select:
         """Sums of a group as they come back: of nothing 0."""
-        keys = tuple((name, Column(group.alias, name, "i64")) for name, _ in group.keys)
+        keys = tuple((name, ColumnValue(group.alias, name, "i64")) for name, _ in group.keys)
         position = () if keys else (("position", bare(0)),)
         sums = (
-            (f"c{j}", apply("coalesce", Column(group.alias, f"c{j}", "i128"), bare(0), type="i128"))
+            (f"c{j}", apply("coalesce", ColumnValue(group.alias, f"c{j}", "i128"), bare(0), type="i128"))
             for j in range(cells)
         )
         return Select("shown", group, (*position, *keys, *sums))
 
-    def whose(self) -> Column:
+    def whose(self) -> ColumnValue:
         assert self.unit is not None
         return self.unit
 
@@ -252,7 +256,7 @@ class Adding:
                 known = [self.there(value) for value in values if not value.domain.required]
                 if len(known) > 1:
                     all_known = both(*(there(each) for each in known))
-                    return self.totals.of("count", when(all_known, bare(1), work.Constant(None, "i64")))
+                    return self.totals.of("count", when(all_known, bare(1), work.ConstantValue(None, "i64")))
                 return self.totals.of("count", known[0]) if known else self.totals.of("count")
             case Seen(value):
                 if value is None:
@@ -267,12 +271,12 @@ class Adding:
                     product = apply("*", product, factor, type="i64")
                 return apply("coalesce", self.totals.of("sum", product), ZERO, type="i128")
 
-    def _step(self, steps: tuple[Step, ...], i: int) -> Expression:
+    def _step(self, steps: tuple[Steps, ...], i: int) -> Expression:
         """A value in steps from its origin, in rows that have all the others as well."""
         x = less(self.on_grid(steps[i].value, steps[i].clamp), steps[i].origin)
         for j, other in enumerate(steps):
             if j != i and not other.value.domain.required:
-                x = when(there(self.there(other.value)), x, work.Constant(None, x.type))
+                x = when(there(self.there(other.value)), x, work.ConstantValue(None, x.type))
         return x
 
     def maybe_heavy(self, measure: Measure, totals: Adder) -> Expression:
@@ -364,11 +368,11 @@ def _uses(rows: work.Rows) -> set[str]:
     match rows:
         case Use(_, name):
             return {name}
-        case work.Join(left, right):
+        case work.JoinedRows(left, right):
             return _uses(left) | _uses(right)
-        case work.Among(inner, _, other):
+        case work.SemiJoin(inner, _, other):
             return _uses(inner) | _uses(other)
-        case work.Union(_, parts):
+        case work.UnitedRows(_, parts):
             return set().union(*(_uses(each) for each in parts))
         case work.Filter(inner):
             return _uses(inner)

@@ -104,7 +104,7 @@ def arrange(
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class EngineStatements:
     """What is run for a plan, in this order. Where the groups are private, these are chosen in between.
 
     Nothing is measured in groups that are not shown. The numbers of those that are reach the engine as the
@@ -129,7 +129,7 @@ class Compiled:
     """A plan as an engine gets it: printed before anything is charged for it."""
 
     plan: Plan
-    statements: Statements
+    statements: EngineStatements
 
     @property
     def texts(self) -> tuple[str, ...]:

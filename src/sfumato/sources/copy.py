@@ -36,7 +36,7 @@ from sfumato.queries.expressions import Field
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sfumato.queries.declared import Table
+    from sfumato.queries.declared import DeclaredTable
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.policy import Policy
 
@@ -96,7 +96,7 @@ class Copy:
         return grid, 1 << finer
 
 
-def _grids(table: Table) -> Iterator[tuple[str, Grid]]:
+def _grids(table: DeclaredTable) -> Iterator[tuple[str, Grid]]:
     tuned = {} if table.tuning is None else {each.name: each for each in table.tuning.columns}
     for number, column in enumerate(table.columns):
         if column.low is None or column.high is None or column.name == table.unit:

@@ -32,12 +32,12 @@ from sfumato.sources.schema import Found, check, kind_of, scale_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.queries.declared import Kind, Table, Value
+    from sfumato.queries.declared import DeclaredTable, Kind, Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
-    from sfumato.sources.answers import Answer, Statements
+    from sfumato.sources.answers import Answer, EngineStatements
     from sfumato.sources.files import Seen, State
-    from sfumato.sources.reading import Files, Look, Note, Part, Progress
+    from sfumato.sources.reading import FilePart, Files, Look, Note, Progress
     from sfumato.sources.running import Choose
 
 T = TypeVar("T")
@@ -183,7 +183,7 @@ class DuckDB:
 
         return Secret.of(unchanged)
 
-    def _whole(self, plan: Plan, printed: Statements, _: Choose, halt: Halt) -> Answer:
+    def _whole(self, plan: Plan, printed: EngineStatements, _: Choose, halt: Halt) -> Answer:
         """The answer for public groups."""
         try:
             return _heeded(self._cursor(), halt, lambda cursor: arrange(plan, measured(cursor, printed)))
@@ -192,7 +192,7 @@ class DuckDB:
             plain = self._cursor(plain=True)
             return _heeded(plain, halt, lambda cursor: arrange(plan, measured(cursor, printed)))
 
-    def _chosen(self, plan: Plan, printed: Statements, choose: Choose, halt: Halt) -> Answer:
+    def _chosen(self, plan: Plan, printed: EngineStatements, choose: Choose, halt: Halt) -> Answer:
         """The answer for those private groups that are chosen.
 
         They are chosen once. What fails after that is run again for the same groups, which have the same
@@ -427,7 +427,7 @@ class Parquet(DuckDB):
             raise SourceError(f"the files in {self.path} cannot be read by DuckDB.") from None
         return connection
 
-    def _look(self, connection: duckdb.DuckDBPyConnection, table: Table) -> Look:
+    def _look(self, connection: duckdb.DuckDBPyConnection, table: DeclaredTable) -> Look:
         files = reading.files_of(self._place, table.name)
         if not files:
             raise SourceError(
@@ -437,7 +437,7 @@ class Parquet(DuckDB):
         parts = _looked(connection, files)
         return reading.Look(table.name, self._place, tuple(parts), self._asked(table, parts))
 
-    def _asked(self, table: Table, parts: list[Part]) -> dict[str, Kind]:
+    def _asked(self, table: DeclaredTable, parts: list[FilePart]) -> dict[str, Kind]:
         """The columns that a question can name, of those that there are; of a public table, all."""
         there = {name: kind_of(told) for name, told in parts[0].columns.items()}
         named: dict[str, Kind] = {c.name: c.kind for c in table.columns if c.name in there}
@@ -481,7 +481,7 @@ class Mixed(Parquet):
             told = f"some values in {self.path} do not fit the one type that their column gets:"
             raise SourceError(f"{told}{reading.listing(found)}\nNothing was written. Write these files anew.")
 
-    def _asked(self, table: Table, parts: list[Part]) -> dict[str, Kind]:
+    def _asked(self, table: DeclaredTable, parts: list[FilePart]) -> dict[str, Kind]:
         there = [c for c in table.columns if any(part.type_of(c.name) for part in parts)]
         return super()._asked(table, parts) | {c.name: c.kind for c in there}
 
@@ -502,7 +502,7 @@ def _found(types: dict[str, str]) -> tuple[Found, ...]:
     return tuple(Found(name, told, kind_of(told)) for name, told in types.items())
 
 
-def _looked(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[Part]:
+def _looked(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> list[FilePart]:
     """Files by what their footers say; or which of them has none that can be read."""
     run = lambda sql: connection.execute(sql).fetchall()  # noqa: E731
     try:

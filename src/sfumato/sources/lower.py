@@ -25,9 +25,9 @@ from sfumato.sources.adding import ZERO, Adder, Adding, above, any_of, less
 from sfumato.sources.relations import is_plain
 from sfumato.sources.values import bare, integer, when
 from sfumato.sources.work import (
-    Column,
+    ColumnValue,
+    EngineQuery,
     Expression,
-    Query,
     Select,
     Shared,
     Totals,
@@ -63,16 +63,18 @@ def lower(plan: Plan, copy: Copy | None = None, *, hashed: str = "hash") -> Work
         return Work(measuring)
     flat = _Forms(plan, [plan.measures[i] for i in _flat(plan)], copy, hashed)
     making, counting = flat.choosing()
-    code, given = Column("every", "code", "i64"), work.Given("placed")
-    named = tuple((f"h{i}", Column("every", f"h{i}", key.type)) for i, key in enumerate(flat.hidden))
-    joined = work.Join(given, Use("every", "every"), (equal(Column("placed", "code", "i64"), code),))
-    chosen = Select("named", joined, (("position", Column("placed", "position", "i64")), *named))
+    code, given = ColumnValue("every", "code", "i64"), work.Given("placed")
+    named = tuple((f"h{i}", ColumnValue("every", f"h{i}", key.type)) for i, key in enumerate(flat.hidden))
+    joined = work.JoinedRows(
+        given, Use("every", "every"), (equal(ColumnValue("placed", "code", "i64"), code),)
+    )
+    chosen = Select("named", joined, (("position", ColumnValue("placed", "position", "i64")), *named))
     return Work(
         measuring,
         making,
         counting,
-        Query(Select("named", joined, (("code", code), *named))),
-        ("chosen", Query(chosen)),
+        EngineQuery(Select("named", joined, (("code", code), *named))),
+        ("chosen", EngineQuery(chosen)),
     )
 
 
@@ -88,7 +90,7 @@ def _flat(plan: Plan) -> list[int]:
     return [i for i, m in enumerate(plan.measures) if m.sums and m.cell is None]
 
 
-def _query(plan: Plan, measures: list[int], copy: Copy | None, hashed: str) -> Query:
+def _query(plan: Plan, measures: list[int], copy: Copy | None, hashed: str) -> EngineQuery:
     first = plan.measures[measures[0]]
     if isinstance(first, Distinct):
         return _Forms(plan, [first], copy, hashed).distinct(first)
@@ -115,12 +117,12 @@ class _Forms(Adding):
 
     # Units that are rows ------------------------------------------------------------------------------
 
-    def by_row(self) -> Query:
+    def by_row(self) -> EngineQuery:
         """Each row is its own unit: one aggregate, grouped by key. Groups are fewer to look up than rows."""
         cells = [each for measure in self.measures for each in self.cells(measure)]
         rows = self.chosen(self.rows, self.hidden)
         group = work.Group("g", rows, _paired(self.names, self.raw), self.totals.listed)
-        at = [Column("g", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
+        at = [ColumnValue("g", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
         shown = (*self.positions(self.places(at)), *((f"c{j}", cell) for j, cell in enumerate(cells)))
         return self.query(Select("shown", self.placed(group, at), shown))
 
@@ -161,28 +163,30 @@ class _Forms(Adding):
         own = self.own(self.places(self.raw))
         keys = (("u", self.whose()), *own)
         group = work.Group("g", self.placed(self.rows, self.raw), keys, self.totals.listed)
-        shown: list[tuple[str, Expression]] = [(n, Column("g", n, each.type)) for n, each in keys]
+        shown: list[tuple[str, Expression]] = [(n, ColumnValue("g", n, each.type)) for n, each in keys]
         shown += [(each.name, each.norm) for each in weights]
         shown += [(f"{each.name}c{c}", cell) for each in weights for c, cell in enumerate(each.cells)]
         return Select("person", group, tuple(shown))
 
     def norms(self, weights: Sequence[tuple[str, int]]) -> Shared:
         """What people weigh in all groups together, of those who are beyond a limit."""
-        u = Column("person", "u", self.whose().type)
-        sums = tuple((f"m{name}", Totals("sum", Column("person", name, "i128"))) for name, _ in weights)
+        u = ColumnValue("person", "u", self.whose().type)
+        sums = tuple((f"m{name}", Totals("sum", ColumnValue("person", name, "i128"))) for name, _ in weights)
         group = work.Group("w", Use("person", "person"), (("u", u),), sums)
-        heavy = any_of(above(Column("w", f"m{name}", "i128"), most) for name, most in weights)
-        shown = (("u", Column("w", "u", u.type)), *((n, Column("w", n, "i128")) for n, _ in sums))
+        heavy = any_of(above(ColumnValue("w", f"m{name}", "i128"), most) for name, most in weights)
+        shown = (("u", ColumnValue("w", "u", u.type)), *((n, ColumnValue("w", n, "i128")) for n, _ in sums))
         return Shared("norm", Select("norm", filtered(group, heavy), shown))
 
-    def persons(self) -> Query:
+    def persons(self) -> EngineQuery:
         """Add up each person's rows by group, find the heavy people, scale them, then add up everybody."""
         weights = self.weights()
         person, cells = self.person(weights), sum(len(each.cells) for each in weights)
         if not self.raw:  # a person has one row, which is the norm itself
             scaled = [
                 _scaled(
-                    Column("person", f"{each.name}c{c}", "i128"), Column("person", each.name, "i128"), each
+                    ColumnValue("person", f"{each.name}c{c}", "i128"),
+                    ColumnValue("person", each.name, "i128"),
+                    each,
                 )
                 for each in weights
                 for c in range(len(each.cells))
@@ -191,29 +195,31 @@ class _Forms(Adding):
         shared = [] if self.is_known else [Shared("person", person, once=True)]
         shared.append(self.norms([(each.name, each.limit) for each in weights]))
         rows = self.chosen(
-            Use("person", "person"), (Column("person", f"h{i}", k.type) for i, k in self.keyed)
+            Use("person", "person"), (ColumnValue("person", f"h{i}", k.type) for i, k in self.keyed)
         )
         u = self.whose().type
-        same = equal(Column("person", "u", u), Column("norm", "u", u))
-        rows = work.Join(rows, Use("norm", "norm"), (same,), outer=True)
+        same = equal(ColumnValue("person", "u", u), ColumnValue("norm", "u", u))
+        rows = work.JoinedRows(rows, Use("norm", "norm"), (same,), outer=True)
         scaled = [
             _scaled(
-                Column("person", f"{each.name}c{c}", "i128"), Column("norm", f"m{each.name}", "i128"), each
+                ColumnValue("person", f"{each.name}c{c}", "i128"),
+                ColumnValue("norm", f"m{each.name}", "i128"),
+                each,
             )
             for each in weights
             for c in range(len(each.cells))
         ]
-        at: list[Expression] = [Column("person", name, "i64") for name in self.names]
+        at: list[Expression] = [ColumnValue("person", name, "i64") for name in self.names]
         if self.hidden:
             at[0] = self.raw[0]
         group = work.Group("q", rows, self.positions(at), _summed(scaled))
         return self.query(self.added(group, cells), *shared)
 
     @property
-    def keyed(self) -> Iterable[tuple[int, Column]]:
+    def keyed(self) -> Iterable[tuple[int, ColumnValue]]:
         return enumerate(self.hidden)
 
-    def split(self) -> Query:
+    def split(self) -> EngineQuery:
         """Add up all rows by group; then for the few heavy people, what scaling them changes.
 
         A person with at most as many rows as weigh in full in every measure cannot be beyond any cap, so
@@ -227,15 +233,15 @@ class _Forms(Adding):
         bounds: list[tuple[str, Expression]] = []
         for i, (measure, each) in enumerate(zip(self.measures, cells, strict=True)):
             columns += [(f"n{i}c{c}", cell) for c, cell in enumerate(each)]
-            norm, scaled = Column("h", f"n{i}", "i128"), [f"n{i}c{c}" for c in range(len(each))]
+            norm, scaled = ColumnValue("h", f"n{i}", "i128"), [f"n{i}c{c}" for c in range(len(each))]
             if measure.norm is None:
-                (total,) = self.bounded(measure, [Column("h", f"n{i}c0", "i128")])
+                (total,) = self.bounded(measure, [ColumnValue("h", f"n{i}c0", "i128")])
                 bounds += [(f"n{i}b0", total), (f"n{i}", apply("abs", total, type="i128"))]
                 scaled = [f"n{i}b0"]
             else:
                 columns.append((f"n{i}", self.norm(measure)))
             weights.append((f"n{i}", measure.full))
-            named: list[Expression] = [Column("person", name, "i128") for name in scaled]
+            named: list[Expression] = [ColumnValue("person", name, "i128") for name in scaled]
             parts.append(_Weight(f"n{i}", norm, measure.full, named))
         totals = self.totals.listed
         everybody = work.Group(
@@ -245,32 +251,34 @@ class _Forms(Adding):
         few, shared = self.few_rows(stored)
         keys = (("u", self.whose()), *self.own(self.raw))
         one_by_one = work.Group("g", few, keys, totals)
-        at = [Column("g", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
-        shown = tuple((name, Column("g", name, each.type)) for name, each in keys)
+        at = [ColumnValue("g", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
+        shown = tuple((name, ColumnValue("g", name, each.type)) for name, each in keys)
         person = Select("h", self.placed(one_by_one, at), (*shown, *columns))
         if bounds:
-            below = tuple((name, Column("h", name, each.type)) for name, each in person.columns)
+            below = tuple((name, ColumnValue("h", name, each.type)) for name, each in person.columns)
             person = Select("b", person, (*below, *bounds))
         shared.append(Shared("person", person, once=True if self.raw else None))
         changed: work.Rows = Use("person", "person")
         if self.raw:
             shared.append(self.norms(weights))
             u = self.whose().type
-            on = equal(Column("person", "u", u), Column("norm", "u", u))
-            changed = work.Join(changed, Use("norm", "norm"), (on,))
-        changed = self.chosen(changed, (Column("person", f"h{i}", key.type) for i, key in self.keyed))
+            on = equal(ColumnValue("person", "u", u), ColumnValue("norm", "u", u))
+            changed = work.JoinedRows(changed, Use("norm", "norm"), (on,))
+        changed = self.chosen(changed, (ColumnValue("person", f"h{i}", key.type) for i, key in self.keyed))
         count = sum(map(len, cells))
         whole = tuple((f"c{j}", cast(cell, "i128")) for j, cell in enumerate(itertools.chain(*cells)))
         changes = []
         for part in parts:
             where = (
-                Column("norm", f"m{part.name}", "i128") if self.raw else Column("person", part.name, "i128")
+                ColumnValue("norm", f"m{part.name}", "i128")
+                if self.raw
+                else ColumnValue("person", part.name, "i128")
             )
             for c, cell in enumerate(part.cells):
-                before = Column("person", f"{part.name}c{c}", "i128")
+                before = ColumnValue("person", f"{part.name}c{c}", "i128")
                 changes.append(apply("-", _scaled(cell, where, part), before, type="i128"))
         again: list[Expression] = [
-            Column("person", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)
+            ColumnValue("person", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)
         ]
         if self.hidden:
             again[0] = self.raw[0]
@@ -280,9 +288,9 @@ class _Forms(Adding):
                 "c", changed, (*_paired(self.names, again), *((f"c{j}", x) for j, x in enumerate(changes)))
             ),
         )
-        shared.append(Shared("r", work.Union("r", both_parts)))
-        there = [Column("r", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
-        sums = tuple((f"c{j}", Totals("sum", Column("r", f"c{j}", "i128"))) for j in range(count))
+        shared.append(Shared("r", work.UnitedRows("r", both_parts)))
+        there = [ColumnValue("r", name, raw.type) for name, raw in zip(self.names, self.raw, strict=True)]
+        sums = tuple((f"c{j}", Totals("sum", ColumnValue("r", f"c{j}", "i128"))) for j in range(count))
         rows = self.placed(Use("r", "r"), there)
         grouped = self.positions(self.places(there)) if there else ()
         return self.query(self.added(work.Group("q", rows, grouped, sums), count), *shared)
@@ -294,7 +302,7 @@ class _Forms(Adding):
         u = self.whose()
         who: Expression = u
         if self.is_known:
-            found: work.Rows = filtered(Use("w", "who"), Column("w", "h", "bool"))
+            found: work.Rows = filtered(Use("w", "who"), ColumnValue("w", "h", "bool"))
         else:
             if (self.plan.relation.rows or 0) >= SEVERAL:
                 bucket = apply(self.hash, u, type="u64")
@@ -302,75 +310,77 @@ class _Forms(Adding):
             totals = Adder("w")
             beyond = self.few(totals)
             found = filtered(work.Group("w", self.rows, (("u", who),), totals.listed), beyond)
-        heavy = Shared("heavy", Select("heavy", found, (("u", Column("w", "u", who.type)),)), once=True)
-        among = work.Among(self.rows, who, Use("heavy", "heavy"), Column("heavy", "u", who.type))
+        heavy = Shared("heavy", Select("heavy", found, (("u", ColumnValue("w", "u", who.type)),)), once=True)
+        among = work.SemiJoin(self.rows, who, Use("heavy", "heavy"), ColumnValue("heavy", "u", who.type))
         return among, [heavy]
 
     # Private groups -----------------------------------------------------------------------------------
 
-    def choosing(self) -> tuple[tuple[tuple[str, Query], ...], Query]:
+    def choosing(self) -> tuple[tuple[tuple[str, EngineQuery], ...], EngineQuery]:
         """Which private groups there are, each with a number; and how many units count for each."""
-        code, s = ("code", Column("every", "code", "i64")), Column("every", "s", "i64")
+        code, s = ("code", ColumnValue("every", "code", "i64")), ColumnValue("every", "s", "i64")
         if not self.plan.relation.by_person:
             made = ("every", self.query(self.every(self.rows, self.hidden, counted=True)))
-            return (made,), Query(Select("counted", Use("every", "every"), (code, ("s", s))))
+            return (made,), EngineQuery(Select("counted", Use("every", "every"), (code, ("s", s))))
         if self.is_split:
             heavy = Adder("w")
             few = self.few(heavy) if self.measures else None
             who = self.who(self.rows, self.hidden, heavy, few)
-            made_of: tuple[tuple[str, Query], ...] = (
+            made_of: tuple[tuple[str, EngineQuery], ...] = (
                 ("every", self.query(self.every(self.rows, self.hidden))),
                 ("who", self.query(who)),
             )
         else:  # what is looked at one by one is looked at once
             person, rows = self.person(self.weights()), Use("t", "person")
-            keys = [Column("t", f"h{i}", key.type) for i, key in self.keyed]
+            keys = [ColumnValue("t", f"h{i}", key.type) for i, key in self.keyed]
             made_of = (
                 ("person", self.query(person)),
-                ("every", Query(self.every(rows, keys))),
-                ("who", Query(self.who(rows, keys, Adder("w"), None))),
+                ("every", EngineQuery(self.every(rows, keys))),
+                ("who", EngineQuery(self.who(rows, keys, Adder("w"), None))),
             )
         counts = work.Group(
-            "c", Use("who", "who"), (("code", Column("who", "code", "i64")),), (("s", Totals("count")),)
+            "c", Use("who", "who"), (("code", ColumnValue("who", "code", "i64")),), (("s", Totals("count")),)
         )
-        same = equal(code[1], Column("c", "code", "i64"))
-        joined = work.Join(Use("every", "every"), counts, (same,), outer=True)
-        found = apply("coalesce", Column("c", "s", "i64"), bare(0), type="i64")
-        return made_of, Query(Select("counted", joined, (code, ("s", found))))
+        same = equal(code[1], ColumnValue("c", "code", "i64"))
+        joined = work.JoinedRows(Use("every", "every"), counts, (same,), outer=True)
+        found = apply("coalesce", ColumnValue("c", "s", "i64"), bare(0), type="i64")
+        return made_of, EngineQuery(Select("counted", joined, (code, ("s", found))))
 
-    def every(self, rows: work.Rows, keys: Sequence[Column], *, counted: bool = False) -> work.Rank:
+    def every(self, rows: work.Rows, keys: Sequence[ColumnValue], *, counted: bool = False) -> work.Rank:
         """Every group, numbered in the order of keys: the same numbers for the same data in any engine."""
         named = tuple((f"h{i}", key) for i, key in enumerate(keys))
         group = work.Group("g", rows, named, (("s", Totals("count")),) if counted else ())
-        shown: Columns = tuple((name, Column("g", name, key.type)) for name, key in named)
+        shown: Columns = tuple((name, ColumnValue("g", name, key.type)) for name, key in named)
         order = tuple(value for _, value in shown)
-        shown += (("s", Column("g", "s", "i64")),) if counted else ()
+        shown += (("s", ColumnValue("g", "s", "i64")),) if counted else ()
         return work.Rank("every", group, shown, (), order, "code")
 
-    def who(self, rows: work.Rows, keys: Sequence[Column], totals: Adder, heavy: Expression | None) -> Select:
+    def who(
+        self, rows: work.Rows, keys: Sequence[ColumnValue], totals: Adder, heavy: Expression | None
+    ) -> Select:
         """Everybody, and the group that each counts for.
 
         It is the group with the smallest hash of person and group; where the first half of two hashes is the
         same, the group that sorts first. Other people's groups only change by which number a group is called
         in between, not which of two comes first.
         """
-        u, code = self.whose(), cast(Column("every", "code", "i64"), "u64")
-        on = tuple(equal(key, Column("every", f"h{i}", key.type)) for i, key in enumerate(keys))
+        u, code = self.whose(), cast(ColumnValue("every", "code", "i64"), "u64")
+        on = tuple(equal(key, ColumnValue("every", f"h{i}", key.type)) for i, key in enumerate(keys))
         high = apply("both bits", apply(self.hash, u, *keys, type="u64"), integer(HIGH, "u64"), type="u64")
         least = Totals("min", apply("either bit", high, code, type="u64"))
         group = work.Group(
             totals.alias,
-            work.Join(rows, Use("every", "every"), on),
+            work.JoinedRows(rows, Use("every", "every"), on),
             (("u", u),),
             (("least", least), *totals.listed),
         )
-        chosen = apply("both bits", Column(group.alias, "least", "u64"), integer(LOW, "u64"), type="u64")
-        shown: Columns = (("u", Column(group.alias, "u", u.type)), ("code", cast(chosen, "i64")))
+        chosen = apply("both bits", ColumnValue(group.alias, "least", "u64"), integer(LOW, "u64"), type="u64")
+        shown: Columns = (("u", ColumnValue(group.alias, "u", u.type)), ("code", cast(chosen, "i64")))
         return Select("who", group, shown if heavy is None else (*shown, ("h", heavy)))
 
     # Measures of their own ----------------------------------------------------------------------------
 
-    def distinct(self, measure: Distinct) -> Query:
+    def distinct(self, measure: Distinct) -> EngineQuery:
         """How many different values there are in each group, of few pairs a person."""
         found = self.value(measure.value)
         x = self.named(found)
@@ -382,27 +392,27 @@ class _Forms(Adding):
         own = self.own(places)
         keys = (("u", self.whose()), *own, ("x", x))
         pairs = work.Group("q", rows, keys)
-        u, *others = [Column("q", name, each.type) for name, each in keys]
+        u, *others = [ColumnValue("q", name, each.type) for name, each in keys]
         # pairs are different, so hash, group and value order them totally
         order: tuple[Expression, ...] = (apply(self.hash, u, *others, type="u64"), *others)
-        shown = tuple((name, Column("q", name, each.type)) for name, each in keys)
+        shown = tuple((name, ColumnValue("q", name, each.type)) for name, each in keys)
         ranked = work.Rank("p", pairs, shown, (u,), order, "n")
-        first = apply("<=", Column("p", "n", "i64"), bare(measure.pairs), type="bool")
+        first = apply("<=", ColumnValue("p", "n", "i64"), bare(measure.pairs), type="bool")
         shown_rows = self.chosen(
-            filtered(ranked, first), (Column("p", f"h{i}", key.type) for i, key in self.keyed)
+            filtered(ranked, first), (ColumnValue("p", f"h{i}", key.type) for i, key in self.keyed)
         )
-        at: list[Expression] = [Column("p", name, "i64") for name in self.names]
+        at: list[Expression] = [ColumnValue("p", name, "i64") for name in self.names]
         if self.hidden:
             at[0] = self.raw[0]
-        return self.different(shown_rows, at, Column("p", "x", x.type))
+        return self.different(shown_rows, at, ColumnValue("p", "x", x.type))
 
-    def different(self, rows: work.Rows, places: Sequence[Expression], x: Expression) -> Query:
+    def different(self, rows: work.Rows, places: Sequence[Expression], x: Expression) -> EngineQuery:
         """How many different values there are in each group of some rows."""
         keys = self.positions(places) if places else ()
         group = work.Group("q", rows, keys, (("c0", Totals("distinct", x)),))
         return self.query(self.added(group, 1))
 
-    def octaves(self, measure: Octaves) -> Query:
+    def octaves(self, measure: Octaves) -> EngineQuery:
         """How many persons have how much, each shared between the two nodes around it.
 
         For an amount a with 2^k <= a < 2^(k+1) the upper node gets trunc(1024 (a - 2^k) / 2^k), the lower one
@@ -413,17 +423,17 @@ class _Forms(Adding):
             x = cast(self.on_grid(measure.value, measure.clamp), "i64")
             total = Totals("sum", apply("abs", less(x, measure.centre), type="i64"))
         group = work.Group("p", self.rows, (("u", self.whose()),), (("a", total),))
-        amount = cast(apply("coalesce", Column("p", "a", "i128"), ZERO, type="i128"), "i128")
+        amount = cast(apply("coalesce", ColumnValue("p", "a", "i128"), ZERO, type="i128"), "i128")
         counted = Select("n", group, (("a", amount),))
         top = integer(1 << (measure.nodes - 2), "i128")
-        a = Column("n", "a", "i128")
+        a = ColumnValue("n", "a", "i128")
         cut = Select("m", counted, (("a", when(apply(">", a, top, type="bool"), top, a)),))
-        a = Column("m", "a", "i128")
+        a = ColumnValue("m", "a", "i128")
         log = apply("log2", cast(a, "f64"), type="f64")
         guess = cast(apply("floor", log, type="f64"), "i32")
         known = when(above(a, 0), guess, bare(-1))
         guessed = Select("l", cut, (("a", a), ("k", known)))
-        a, k = Column("l", "a", "i128"), Column("l", "k", "i32")
+        a, k = ColumnValue("l", "a", "i128"), ColumnValue("l", "k", "i32")
 
         def power(of: Expression) -> Expression:
             return apply("power of two", of, type="i128")
@@ -441,12 +451,12 @@ class _Forms(Adding):
             type="i32",
         )
         sure = Select("s", guessed, (("a", a), ("k", settled)))
-        a, k = Column("s", "a", "i128"), Column("s", "k", "i32")
+        a, k = ColumnValue("s", "a", "i128"), ColumnValue("s", "k", "i32")
         part = apply("*", apply("-", a, power(k), type="i128"), bare(PARTS), type="i128")
         part = apply("divide", part, power(k), type="i128")
         part = when(apply("<", k, bare(0), type="bool"), ZERO, part)
         nodes = Shared("nodes", Select("nodes", sure, (("k", k), ("t", part))))
-        k, t = Column("o", "k", "i32"), Column("o", "t", "i128")
+        k, t = ColumnValue("o", "k", "i32"), ColumnValue("o", "t", "i128")
         lower_node = Select(
             "o1",
             Use("o", "nodes"),
@@ -460,14 +470,14 @@ class _Forms(Adding):
             filtered(Use("o", "nodes"), above(t, 0)),
             (("cell", apply("+", k, bare(2), type="i32")), ("w", t)),
         )
-        both_nodes = work.Union("n", (lower_node, upper_node))
+        both_nodes = work.UnitedRows("n", (lower_node, upper_node))
         shared_out = work.Group(
             "q",
             both_nodes,
-            (("cell", Column("n", "cell", "i32")),),
-            (("c0", Totals("sum", Column("n", "w", "i128"))),),
+            (("cell", ColumnValue("n", "cell", "i32")),),
+            (("c0", Totals("sum", ColumnValue("n", "w", "i128"))),),
         )
-        cells = (("cell", Column("q", "cell", "i32")), ("c0", Column("q", "c0", "i128")))
+        cells = (("cell", ColumnValue("q", "cell", "i32")), ("c0", ColumnValue("q", "c0", "i128")))
         return self.query(Select("shown", shared_out, (("position", bare(0)), *cells)), nodes)
 
 

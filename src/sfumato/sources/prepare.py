@@ -20,21 +20,21 @@ from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.printing import after_from, expression, literal, quoted
 from sfumato.sources.relations import Lowering
 from sfumato.sources.values import bare, integer, on_grid
-from sfumato.sources.work import TYPES, Column, Join, Use, apply, cast, filtered
+from sfumato.sources.work import TYPES, ColumnValue, JoinedRows, Use, apply, cast, filtered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sfumato.queries.declared import Column as Column_
-    from sfumato.queries.declared import Kind, Table
+    from sfumato.queries.declared import DeclaredColumn as Column_
+    from sfumato.queries.declared import DeclaredTable, Kind
     from sfumato.queries.policy import Policy
     from sfumato.sources.copy import Grid
     from sfumato.sources.work import Expression
 
     Run = Callable[[str], list[tuple[Any, ...]]]
 
-MOST = 1 << 24  # rows sorted at once: a few gigabytes
+MOST_SORTED = 1 << 24  # rows sorted at once: a few gigabytes
 
 
 def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str, float]]:
@@ -61,7 +61,7 @@ def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str,
 
 
 def _write_people(
-    policy: Policy, table: Table, grids: dict[str, Grid], run: Run, into: str
+    policy: Policy, table: DeclaredTable, grids: dict[str, Grid], run: Run, into: str
 ) -> Iterator[float]:
     """First what everybody has, in memory; then the rows beside it, slice by slice."""
     counted = parse(f"SELECT COUNT(*) FROM {quoted(table.name)}", policy)
@@ -84,14 +84,14 @@ def _write_people(
         columns.append(f"{_text(below.unit)} AS {UNIT}")
     columns += [f"{_text(step)} AS {grid.value}" for grid, step in steps.items()]
     columns += [f"CAST(p.{name} AS {types[name]}) AS {ROWS if name == 'n' else name}" for name in sums]
-    person_of = Column("p", "u", below.unit.type)
-    rows = Join(below.rows, Use("p", "people"), (apply("=", below.unit, person_of, type="bool"),))
+    person_of = ColumnValue("p", "u", below.unit.type)
+    rows = JoinedRows(below.rows, Use("p", "people"), (apply("=", below.unit, person_of, type="bool"),))
     target, shown = f"{into}.{quoted(table.name)}", ", ".join(columns)
     run(f"CREATE TABLE {target} AS SELECT {shown}{after_from(rows, DUCKDB)} LIMIT 0")
     spread = run("SELECT n, SUM(n) FROM sfumato_people GROUP BY n ORDER BY n")
     whole, done = sum(int(held) for _, held in spread), 0
     for low, high, held in slices([(int(n), int(held)) for n, held in spread]):
-        parts = math.ceil(held / MOST)
+        parts = math.ceil(held / MOST_SORTED)
         for part in range(parts):
             some = filtered(rows, *_slice(person_of, low, high, part, parts))
             run(f"INSERT INTO {target} SELECT {shown}{after_from(some, DUCKDB)} ORDER BY p.n, p.u")
@@ -100,9 +100,9 @@ def _write_people(
     run("DROP TABLE sfumato_people")
 
 
-def _slice(person: Column, low: int, high: int, part: int, parts: int) -> Iterator[Expression]:
+def _slice(person: ColumnValue, low: int, high: int, part: int, parts: int) -> Iterator[Expression]:
     """Which people's rows are written together."""
-    n = Column("p", "n", "i64")
+    n = ColumnValue("p", "n", "i64")
     yield apply(">=", n, bare(low), type="bool")
     yield apply("<=", n, bare(high), type="bool")
     if parts > 1:
@@ -118,7 +118,7 @@ def slices(spread: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """
     low, high, held = 0, 0, 0
     for n, rows in spread:
-        if held and held + rows > MOST:
+        if held and held + rows > MOST_SORTED:
             yield low, high, held
             held = 0
         low, high, held = low if held else n, n, held + rows
@@ -141,7 +141,7 @@ def _total(steps: Expression) -> str:
 
 
 def _steps(name: str, kind: Kind, grid: Grid) -> Expression:
-    step = on_grid(Column("t0", name, TYPES[kind]), kind, grid.clamp)
+    step = on_grid(ColumnValue("t0", name, TYPES[kind]), kind, grid.clamp)
     return apply("coalesce", step, bare(grid.clamp.least), type=step.type) if grid.required else step
 
 

@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sfumato.queries.functions import DAYS, UNITS
-from sfumato.sources.answers import Statements
+from sfumato.sources.answers import EngineStatements
 from sfumato.sources.work import (
-    Among,
     Apply,
-    Column,
-    Constant,
+    ColumnValue,
+    ConstantValue,
+    EngineQuery,
     Expression,
     Filter,
     Given,
     Group,
-    Join,
+    JoinedRows,
     Keys,
-    Query,
     Rank,
     Repeat,
     Rows,
     Select,
+    SemiJoin,
     Shared,
-    Table,
+    TableRows,
     Totals,
-    Union,
+    UnitedRows,
     Use,
 )
 
@@ -44,7 +44,7 @@ OWN = "sfumato_"  # how names of shared and kept rows begin
 WORDS = frozenset((*DAYS, *UNITS))  # units of time: ours, since the reader takes no others
 
 
-def printed(query: Query, dialect: Dialect, kept: str = "") -> str:
+def printed(query: EngineQuery, dialect: Dialect, kept: str = "") -> str:
     """The text of a query; of one whose rows are kept under a name, what keeps them."""
     printer = _Printer(dialect)
     shared = ", ".join(printer.shared(each) for each in query.shared)
@@ -52,7 +52,7 @@ def printed(query: Query, dialect: Dialect, kept: str = "") -> str:
     return dialect.kept.format(f"{OWN}{kept}", text) if kept else text
 
 
-def statements(work: Work, dialect: Dialect) -> Statements:
+def statements(work: Work, dialect: Dialect) -> EngineStatements:
     """All that is run, in the words of an engine."""
     made = [printed(query, dialect, name) for name, query in work.making]
     counting, naming = (
@@ -60,7 +60,7 @@ def statements(work: Work, dialect: Dialect) -> Statements:
     )
     chosen = "" if work.choosing is None else printed(work.choosing[1], dialect, work.choosing[0])
     measuring = tuple(printed(query, dialect) for query in work.measuring)
-    return Statements(measuring, tuple(made), counting, naming, chosen)
+    return EngineStatements(measuring, tuple(made), counting, naming, chosen)
 
 
 def expression(value: Expression, dialect: Dialect, *, stored: Sequence[str] = ()) -> str:
@@ -135,7 +135,7 @@ class _Printer:
                 block = self.block(inner)
                 number = self.dialect.repeated.format(self.text(times))
                 return f"SELECT {self.columns(columns)}, {number} AS {name}{block}"
-            case Union(_, parts):
+            case UnitedRows(_, parts):
                 return " UNION ALL ".join(self.select(each) for each in parts)
             case Keys(_, values, of):
                 listed = ", ".join(literal(value) for value in values)
@@ -147,7 +147,7 @@ class _Printer:
     def block(self, rows: Rows) -> _Block:
         """Rows as they stand after FROM."""
         match rows:
-            case Table(alias, table):
+            case TableRows(alias, table):
                 self.stored.add(alias)
                 return _Block(f"{quoted(table)} AS {alias}")
             case Use(alias, name):
@@ -156,7 +156,7 @@ class _Printer:
                 block = self.block(inner)
                 block.conditions.append(self.text(condition))
                 return block
-            case Join(left, right, on, outer):
+            case JoinedRows(left, right, on, outer):
                 block, other = self.block(left), self.block(right)
                 source = f"({other.source})" if _is_join(right) else other.source
                 # which partners there are; with LEFT JOIN this is not the same as WHERE
@@ -164,7 +164,7 @@ class _Printer:
                 word = "LEFT JOIN" if outer else "JOIN"
                 block.source += f" {word} {source} ON {' AND '.join(conditions) or 'TRUE'}"
                 return block
-            case Among(inner, subject, other_rows, value, negated):
+            case SemiJoin(inner, subject, other_rows, value, negated):
                 block, other = self.block(inner), self.block(other_rows)
                 word = "NOT IN" if negated else "IN"
                 block.conditions.append(f"({self.text(subject)} {word} (SELECT {self.text(value)}{other}))")
@@ -175,7 +175,7 @@ class _Printer:
         """Groups with what is shown of them, and which: as one query."""
         block = self.block(group.rows)
         inside = {name: self.text(value) for name, value in group.keys}
-        at = {value.name: str(i) for i, (_, value) in enumerate(columns, 1) if isinstance(value, Column)}
+        at = {value.name: str(i) for i, (_, value) in enumerate(columns, 1) if isinstance(value, ColumnValue)}
         by = f" GROUP BY {', '.join(at.get(name, text) for name, text in inside.items())}" if inside else ""
         inside |= {name: self.total(total) for name, total in group.totals}
         self.inside.update({(group.alias, name): text for name, text in inside.items()})
@@ -204,13 +204,13 @@ class _Printer:
 
     def text(self, value: Expression) -> str:
         match value:
-            case Column(alias, name) if (alias, name) in self.inside:
+            case ColumnValue(alias, name) if (alias, name) in self.inside:
                 return self.inside[alias, name]
-            case Column(alias, name, of):
+            case ColumnValue(alias, name, of):
                 if alias in self.stored:
                     return self.dialect.stored.get(of, "{0}").format(f"{alias}.{quoted(name)}")
                 return self.dialect.made.get(of, "{0}").format(f"{alias}.{name}")
-            case Constant():
+            case ConstantValue():
                 return self.constant(value)
             case Apply("and" | "or" as word, arguments):
                 return f"({f' {word.upper()} '.join(map(self.text, arguments))})"
@@ -224,7 +224,7 @@ class _Printer:
                 canonical = " || ".join(map(self.canonical, arguments))
                 return self.dialect.operations["md5"].format(canonical=canonical)
         first = value.arguments[0]
-        unit = first.value if isinstance(first, Constant) and first.value in WORDS else ""
+        unit = first.value if isinstance(first, ConstantValue) and first.value in WORDS else ""
         texts = list(map(self.text, value.arguments))
         printed = self.dialect.operations[value.operation].format(
             *texts,
@@ -236,7 +236,7 @@ class _Printer:
         is_text = value.operation == "cast" and value.type == "text"
         return self.dialect.made["text"].format(printed) if is_text else printed
 
-    def constant(self, constant: Constant) -> str:
+    def constant(self, constant: ConstantValue) -> str:
         value, of = constant.value, constant.type
         if value is None:
             return f"CAST(NULL AS {self.dialect.types[of]})"
@@ -262,7 +262,8 @@ def _grouped(rows: Rows, columns: Sequence[tuple[str, Expression]]) -> Group | N
     while isinstance(rows, Filter):
         rows = rows.rows
     plain = all(
-        isinstance(value, (Column, Constant)) or (isinstance(value, Apply) and value.operation == "coalesce")
+        isinstance(value, (ColumnValue, ConstantValue))
+        or (isinstance(value, Apply) and value.operation == "coalesce")
         for _, value in columns
     )
     return rows if isinstance(rows, Group) and plain and not _has_constant_key(rows) else None
@@ -270,10 +271,10 @@ def _grouped(rows: Rows, columns: Sequence[tuple[str, Expression]]) -> Group | N
 
 def _has_constant_key(group: Group) -> bool:
     """A number after GROUP BY would be the place of a column."""
-    return any(isinstance(value, Constant) for _, value in group.keys)
+    return any(isinstance(value, ConstantValue) for _, value in group.keys)
 
 
 def _is_join(rows: Rows) -> bool:
-    while isinstance(rows, (Filter, Among)):
+    while isinstance(rows, (Filter, SemiJoin)):
         rows = rows.rows
-    return isinstance(rows, Join)
+    return isinstance(rows, JoinedRows)

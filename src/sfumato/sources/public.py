@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.printing import expression, quoted
-from sfumato.sources.work import TYPES, Column
+from sfumato.sources.work import TYPES, ColumnValue
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
@@ -43,4 +43,4 @@ def alike(table: str, column: str) -> str:
 
 def _read_as(column: str, kind: Kind) -> str:
     """A column in the type it is used as."""
-    return expression(Column("t", column, TYPES[kind]), DUCKDB, stored=["t"])
+    return expression(ColumnValue("t", column, TYPES[kind]), DUCKDB, stored=["t"])

@@ -53,7 +53,7 @@ Files = dict[str, list[tuple[State, str]]]  # by table: the state of a file, and
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class FilePart:
     """Files of one table with the same columns in the same types, as the engine reads them."""
 
     files: tuple[Path, ...]
@@ -71,7 +71,7 @@ class Look:
 
     table: str
     folder: Path
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     columns: dict[str, Kind]
 
     def files(self) -> list[Path]:
@@ -94,7 +94,7 @@ def check_alike(look: Look, policy: str) -> None:
         )
 
 
-def _difference(parts: Sequence[Part], columns: Iterable[str]) -> str:
+def _difference(parts: Sequence[FilePart], columns: Iterable[str]) -> str:
     first, *_ = parts
     for part, column in itertools.product(parts, columns):
         name, mine, theirs = part.files[0].name, first.type_of(column), part.type_of(column)
@@ -124,7 +124,7 @@ def tables_in(folder: Path) -> list[str]:
     return sorted({*single, *(file.parent.name for file in folder.glob("*/*.parquet"))})
 
 
-def parts_of(files: Sequence[Path], options: str, run: Run) -> list[Part]:
+def parts_of(files: Sequence[Path], options: str, run: Run) -> list[FilePart]:
     """Which files look alike; the first of them come first. Reads footers, and no row."""
     places = {str(file.resolve()): file for file in files}
     shape = "name, type, type_length, repetition_type, num_children, converted_type, scale, precision"
@@ -139,11 +139,11 @@ def parts_of(files: Sequence[Path], options: str, run: Run) -> list[Part]:
     return [_part(shaped, among, options, run) for shaped, among in alike.items()]
 
 
-def _part(shaped: tuple[tuple[Any, ...], ...], files: list[Path], options: str, run: Run) -> Part:
+def _part(shaped: tuple[tuple[Any, ...], ...], files: list[Path], options: str, run: Run) -> FilePart:
     names = [name.lower() for name in _outermost(shaped)]
     described = run(f"DESCRIBE SELECT * FROM {scan(files[:1], options)}")
     doubled = frozenset(name for name in names if names.count(name) > 1)
-    return Part(tuple(files), {row[0]: row[1] for row in described}, doubled)
+    return FilePart(tuple(files), {row[0]: row[1] for row in described}, doubled)
 
 
 def _outermost(shaped: Sequence[tuple[Any, ...]]) -> Iterator[str]:
@@ -175,7 +175,7 @@ _BECOMES: dict[Kind, tuple[str, str]] = {  # by kind: a type for all files, and 
 }
 
 
-def common_type(parts: Sequence[Part], column: str, kind: Kind) -> str:
+def common_type(parts: Sequence[FilePart], column: str, kind: Kind) -> str:
     """The one type a column gets: its own if there is only one, else one for its kind."""
     found = {part.type_of(column) for part in parts} - {None, ABSENT}
     if len(found) == 1:
@@ -193,7 +193,7 @@ class Fitted:
     misfit: str  # nothing if every value fits
 
 
-def fitted(part: Part, column: str, kind: Kind, becomes: str) -> Fitted | None:
+def fitted(part: FilePart, column: str, kind: Kind, becomes: str) -> Fitted | None:
     """How a column becomes its type; None if it cannot.
 
     A value fits if nothing of it is lost: the way back leads to the same one. Only numbers may be rounded, as
@@ -219,7 +219,7 @@ def fitted(part: Part, column: str, kind: Kind, becomes: str) -> Fitted | None:
     return Fitted(value, f"{name} IS NOT NULL AND ({lost})")
 
 
-def every_fit(look: Look) -> Iterator[tuple[Part, str, Fitted | None]]:
+def every_fit(look: Look) -> Iterator[tuple[FilePart, str, Fitted | None]]:
     """How every column of every part becomes its type."""
     for part in look.parts:
         for column, kind in look.columns.items():
@@ -228,7 +228,7 @@ def every_fit(look: Look) -> Iterator[tuple[Part, str, Fitted | None]]:
 
 def united(look: Look, options: str) -> str:
     """Files of several types as one table; NULL where a value does not fit, which `misfits` counts."""
-    shown: dict[Part, list[str]] = {part: [] for part in look.parts}
+    shown: dict[FilePart, list[str]] = {part: [] for part in look.parts}
     for part, column, fit in every_fit(look):
         shown[part].append(f"{fit.value if fit else 'NULL'} AS {quoted(column)}")
     return " UNION ALL ".join(
@@ -283,7 +283,7 @@ def unreadable(look: Look, options: str, attempt: Attempt, progress: Progress) -
 
 
 def _unreadable(
-    look: Look, part: Part, column: str, files: list[Path], options: str, attempt: Attempt
+    look: Look, part: FilePart, column: str, files: list[Path], options: str, attempt: Attempt
 ) -> Iterator[str]:
     for file in files:
         if told := attempt(through(column, [file], options)):

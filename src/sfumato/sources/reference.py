@@ -23,24 +23,24 @@ from sfumato.queries import functions
 from sfumato.sources.answers import arrange
 from sfumato.sources.running import all_of_them, choice_of
 from sfumato.sources.work import (
-    Among,
     Apply,
-    Column,
-    Constant,
+    ColumnValue,
+    ConstantValue,
+    EngineQuery,
     Expression,
     Filter,
     Given,
     Group,
-    Join,
+    JoinedRows,
     Keys,
-    Query,
     Rank,
     Repeat,
     Rows,
     Select,
-    Table,
+    SemiJoin,
+    TableRows,
     Totals,
-    Union,
+    UnitedRows,
     Use,
 )
 
@@ -101,7 +101,7 @@ def answer(plan: Plan, work: Work, tables: Tables, choose: Choose = all_of_them)
     return arrange(plan, measured, [(group, chosen[code]) for group, code in groups])
 
 
-def _columns(query: Query) -> Sequence[tuple[str, Expression]]:
+def _columns(query: EngineQuery) -> Sequence[tuple[str, Expression]]:
     assert isinstance(query.rows, Select)
     return query.rows.columns
 
@@ -114,14 +114,14 @@ class _Engine:
         self.given: list[int] = []
         self.stored: set[str] = set()  # aliases of tables
 
-    def output(self, query: Query) -> list[dict[str, Any]]:
+    def output(self, query: EngineQuery) -> list[dict[str, Any]]:
         """The rows of a query, by the names of its columns."""
         self.shared = {}
         for each in query.shared:
             self.shared[each.name] = list(self.made(each.rows))
         return list(self.made(query.rows))
 
-    def tuples(self, query: Query) -> list[tuple[Any, ...]]:
+    def tuples(self, query: EngineQuery) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in self.output(query)]
 
     # Rows ---------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class _Engine:
                 for row in self.rows(inner):
                     for number in range(self.value(times, row)):
                         yield self.shown(columns, row) | {name: number}
-            case Union(_, several):
+            case UnitedRows(_, several):
                 for each in several:
                     yield from self.made(each)
             case Keys(_, values, of):
@@ -172,7 +172,7 @@ class _Engine:
     def rows(self, rows: Rows) -> Iterator[Row]:
         """Rows by alias and name."""
         match rows:
-            case Table(alias, table):
+            case TableRows(alias, table):
                 self.stored.add(alias)
                 for row in self.tables[table]:
                     yield {(alias, name): value for name, value in row.items()}
@@ -184,9 +184,9 @@ class _Engine:
                 for each in self.rows(inner):
                     if self.value(condition, each) is True:
                         yield each
-            case Join():
+            case JoinedRows():
                 yield from self.joined(rows)
-            case Among(inner, subject, other, value, negated):
+            case SemiJoin(inner, subject, other, value, negated):
                 listed = {_same(self.value(value, each)) for each in self.rows(other)}
                 for each in self.rows(inner):
                     found_one = self.among(self.value(subject, each), listed)
@@ -205,7 +205,7 @@ class _Engine:
             return None
         return True if _same(subject) in listed else None if None in listed else False
 
-    def joined(self, join: Join) -> Iterator[Row]:
+    def joined(self, join: JoinedRows) -> Iterator[Row]:
         left, right = list(self.rows(join.left)), list(self.rows(join.right))
         inside = _aliases_in(join.right)
         keys: list[tuple[Expression, Expression]] = []  # of the left side, of the right one
@@ -255,10 +255,10 @@ class _Engine:
 
     def value(self, expression: Expression, row: Row) -> Any:
         match expression:
-            case Column(alias, name, of):
+            case ColumnValue(alias, name, of):
                 value = row.get((alias, name))
                 return _read(value, of) if alias in self.stored else value
-            case Constant(value, of):
+            case ConstantValue(value, of):
                 return None if value is None else _constant(value, of)
             case Apply("case", arguments):
                 *pairs, otherwise = arguments
@@ -305,7 +305,7 @@ def _wild(values: list[float]) -> float | None:
 
 
 def _aliases_of(value: Expression) -> frozenset[str]:
-    if isinstance(value, Column):
+    if isinstance(value, ColumnValue):
         return frozenset((value.alias,))
     parts = value.arguments if isinstance(value, Apply) else ()
     return frozenset().union(*map(_aliases_of, parts))
@@ -313,9 +313,9 @@ def _aliases_of(value: Expression) -> frozenset[str]:
 
 def _aliases_in(rows: Rows) -> frozenset[str]:
     match rows:
-        case Filter(inner) | Among(inner):
+        case Filter(inner) | SemiJoin(inner):
             return _aliases_in(inner)
-        case Join(left, right):
+        case JoinedRows(left, right):
             return _aliases_in(left) | _aliases_in(right)
     return frozenset((rows.alias,))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries.cells import SUM_BITS
 from sfumato.queries.expressions import Call, fields, parts_of
 from sfumato.queries.relations import (
     Among,
@@ -29,10 +30,10 @@ from sfumato.queries.relations import (
 from sfumato.queries.rows import numbers_of
 from sfumato.sources import work
 from sfumato.sources.copy import UNIT
-from sfumato.sources.values import bare, double, integer, lowered, steps, when
+from sfumato.sources.values import bare, double, integer, lowered, steps, when, within
 from sfumato.sources.work import (
     TYPES,
-    Column,
+    ColumnValue,
     Expression,
     Select,
     Totals,
@@ -109,7 +110,9 @@ class Lowering:
                 assert below.unit is not None
                 keys = [("u", below.unit), *((f"k{i}", below.value(each)) for i, each in enumerate(by))]
                 totals: list[tuple[str, Totals]] = []
-                shown: list[tuple[str, Expression]] = [(n, Column(f"f{number}", n, e.type)) for n, e in keys]
+                shown: list[tuple[str, Expression]] = [
+                    (n, ColumnValue(f"f{number}", n, e.type)) for n, e in keys
+                ]
                 for i, each in enumerate(folds):
                     shown.append((f"c{i}", _folded(each, below, totals, f"f{number}")))
                 group = work.Group(f"f{number}", below.rows, tuple(keys), tuple(totals))
@@ -118,17 +121,17 @@ class Lowering:
 
     def _scan(self, scan: Scan) -> Lowered:
         alias = f"t{scan.number}"
-        rows: work.Rows = work.Table(alias, scan.table)
+        rows: work.Rows = work.TableRows(alias, scan.table)
         unit: Expression | None = None
         if scan.owner is not None:
             column = _key(alias, scan.owner)
             if scan.owner.table and self.copy is not None:  # it was looked up when the copy was made
-                unit = Column(alias, UNIT, TYPES[_last(scan.owner).kind])
+                unit = ColumnValue(alias, UNIT, TYPES[_last(scan.owner).kind])
             elif scan.owner.table:
                 owners = _owners(scan.owner, f"o{scan.number}")
-                unit = Column(owners.alias, "u", dict(owners.keys)["u"].type)
-                rows = work.Join(
-                    rows, owners, (equal(column, Column(owners.alias, "k", TYPES[scan.owner.kind])),)
+                unit = ColumnValue(owners.alias, "u", dict(owners.keys)["u"].type)
+                rows = work.JoinedRows(
+                    rows, owners, (equal(column, ColumnValue(owners.alias, "k", TYPES[scan.owner.kind])),)
                 )
             else:
                 unit = column
@@ -139,7 +142,7 @@ class Lowering:
             if of.unit:
                 assert unit is not None
                 return unit
-            return Column(alias, inner, TYPES[of.domain.kind])
+            return ColumnValue(alias, inner, TYPES[of.domain.kind])
 
         return Lowered(rows, unit, {scan.number: named}, {} if unit is None else {scan.number: unit})
 
@@ -160,7 +163,9 @@ class Lowering:
                 for j, (column, kind) in enumerate(zip(columns, kinds, strict=True))
             ]
             selects.append(Select(f"t{number}p{i}", below.rows, tuple(shown) or _ONE))
-        return _derived(number, work.Union(f"t{number}", tuple(selects)), by_person=by_person, unit=unit_type)
+        return _derived(
+            number, work.UnitedRows(f"t{number}", tuple(selects)), by_person=by_person, unit=unit_type
+        )
 
     # Joins --------------------------------------------------------------------------------------------
 
@@ -181,7 +186,7 @@ class Lowering:
         on: list[Expression] = [equal(left.unit, right.unit)] if left.unit and right.unit else []
         if join.on is not None:
             on += [*_same_person(join.on, left.units | right.units), found.value(join.on)]
-        found.rows = work.Join(left.rows, right.rows, tuple(dict.fromkeys(on)), join.outer)
+        found.rows = work.JoinedRows(left.rows, right.rows, tuple(dict.fromkeys(on)), join.outer)
         return found
 
     def _wrapped(
@@ -208,9 +213,9 @@ class Lowering:
 
         def column(field: Field) -> Expression:
             each = values[field]
-            return Column(alias, called[each], each.type)
+            return ColumnValue(alias, called[each], each.type)
 
-        unit_ = None if below.unit is None else Column(alias, "u", below.unit.type)
+        unit_ = None if below.unit is None else ColumnValue(alias, "u", below.unit.type)
         units = {} if unit_ is None else dict.fromkeys(inside, unit_)
         return Lowered(rows, unit_, dict.fromkeys(inside, column), dict(units))
 
@@ -236,40 +241,40 @@ class Lowering:
         most, looked = cut.rows, 2 * cut.rows + SPARE
         if len(shown) == 1 and not keys:
             group = work.Group(f"{alias}g", rows, shown, (("n", Totals("count")),))
-            u = Column(group.alias, "u", shown[0][1].type)
-            times = apply("least", Column(group.alias, "n", "i64"), bare(most), type="i64")
+            u = ColumnValue(group.alias, "u", shown[0][1].type)
+            times = apply("least", ColumnValue(group.alias, "n", "i64"), bare(most), type="i64")
             repeated = work.Repeat(f"{alias}s", group, (("u", u),), times, "n")
-            return Select(alias, repeated, (("u", Column(repeated.alias, "u", u.type)),))
+            return Select(alias, repeated, (("u", ColumnValue(repeated.alias, "u", u.type)),))
 
         def of(name: str, which: tuple[tuple[str, Expression], ...]) -> list[Expression]:
-            return [Column(name, each, value.type) for each, value in which]
+            return [ColumnValue(name, each, value.type) for each, value in which]
 
         every = work.Shared(f"{alias}r", Select(f"{alias}q", rows, (*shown, *keys)), once=not plain)
         person = (*shown[:1], *(keys if cut.alike else ()))
         counted = work.Group(
             f"{alias}p",
             work.Use("r", every.name),
-            tuple((name, Column("r", name, value.type)) for name, value in person),
+            tuple((name, ColumnValue("r", name, value.type)) for name, value in person),
             (("total", Totals("count")),),
         )
-        beyond = apply(">", Column(counted.alias, "total", "i64"), bare(most), type="bool")
+        beyond = apply(">", ColumnValue(counted.alias, "total", "i64"), bare(most), type="bool")
         heavy = work.Shared(
             f"{alias}h",
             Select(
                 f"{alias}w",
                 filtered(counted, beyond),
                 (
-                    *((name, Column(counted.alias, name, e.type)) for name, e in person),
-                    ("total", Column(counted.alias, "total", "i64")),
+                    *((name, ColumnValue(counted.alias, name, e.type)) for name, e in person),
+                    ("total", ColumnValue(counted.alias, "total", "i64")),
                 ),
             ),
             once=True,
         )
         on = tuple(equal(a, b) for a, b in zip(of("r", person), of("h", person), strict=True))
         both_sides = work.Use("r", every.name), work.Use("h", heavy.name)
-        total = Column("h", "total", "i64")
-        light = filtered(work.Join(*both_sides, on, outer=True), apply("is null", total, type="bool"))
-        few = work.Join(*both_sides, on)
+        total = ColumnValue("h", "total", "i64")
+        light = filtered(work.JoinedRows(*both_sides, on, outer=True), apply("is null", total, type="bool"))
+        few = work.JoinedRows(*both_sides, on)
         names = (*shown, *keys)
         same = work.Group(
             f"{alias}m",
@@ -280,16 +285,16 @@ class Lowering:
         hashed = [apply(self.hash, *of(same.alias, (*shown[:1], *keys)), type="u64")]
         first = hashed if keys and not cut.alike else []
         last = [*first, apply(self.hash, *of(same.alias, shown), type="u64")][0]
-        m, all_of = Column(same.alias, "m", "i64"), Column(same.alias, "total", "i64")
+        m, all_of = ColumnValue(same.alias, "m", "i64"), ColumnValue(same.alias, "total", "i64")
         share = apply("*", m, bare(looked), type="i64")
         unit = apply("divide", integer(LARGEST_HASH, "u64"), cast(all_of, "u64"), type="u64")
         rest = apply("*", unit, cast(apply("modulo", share, all_of, type="i64"), "u64"), type="u64")
         more = when(apply("<", last, rest, type="bool"), bare(1), bare(0))
         some = apply("+", apply("divide", share, all_of, type="i64"), more, type="i64")
         times = when(apply(">", all_of, bare(looked), type="bool"), some, m)
-        kept = tuple((name, Column(same.alias, name, e.type)) for name, e in names)
+        kept = tuple((name, ColumnValue(same.alias, name, e.type)) for name, e in names)
         repeated = work.Repeat(f"{alias}s", same, kept, times, "n")
-        number = Column(repeated.alias, "n", "i64")
+        number = ColumnValue(repeated.alias, "n", "i64")
         first = [apply(self.hash, *of(repeated.alias, (*shown[:1], *keys)), type="u64")] if first else []
         order = (
             *first,
@@ -305,17 +310,17 @@ class Lowering:
             order,
             "place",
         )
-        first_ones = apply("<=", Column(ranked.alias, "place", "i64"), bare(most), type="bool")
+        first_ones = apply("<=", ColumnValue(ranked.alias, "place", "i64"), bare(most), type="bool")
         passing = Select(
             f"{alias}l", light, tuple(zip((name for name, _ in shown), of("r", shown), strict=True))
         )
         taken = Select(
             f"{alias}t",
             filtered(ranked, first_ones),
-            tuple((n, Column(ranked.alias, n, e.type)) for n, e in shown),
+            tuple((n, ColumnValue(ranked.alias, n, e.type)) for n, e in shown),
         )
         self.shared += [every, heavy]
-        return work.Union(alias, (passing, taken))
+        return work.UnitedRows(alias, (passing, taken))
 
     def _among(self, among: Among, needed: set[Field], kept: dict[int, Cut] | None) -> Lowered:
         found = self.of(among.relation, needed | _used(among.value), kept)
@@ -330,7 +335,7 @@ class Lowering:
                 subject, value = cast(subject, "f64"), cast(value, "f64")
         if among.value is None or not among.negated:  # x NOT IN (..., NULL) is never true
             other.rows = filtered(other.rows, there(value))
-        found.rows = work.Among(found.rows, subject, other.rows, value, among.negated)
+        found.rows = work.SemiJoin(found.rows, subject, other.rows, value, among.negated)
         return found
 
 
@@ -354,21 +359,21 @@ def _used(*scalars: Scalar | None) -> set[Field]:
     return {field for each in scalars if each is not None for field in fields(each)}
 
 
-def _derived(number: int, rows: Select | work.Union, *, by_person: bool, unit: Type | None) -> Lowered:
+def _derived(number: int, rows: Select | work.UnitedRows, *, by_person: bool, unit: Type | None) -> Lowered:
     """Rows of our own making, whose columns are called u, k0, k1, ... and c0, c1, ..."""
     alias = f"t{number}"
 
     def column(field: Field) -> Expression:
         _, _, inner = field.name.partition(".")
         name = inner if inner == "u" or inner.startswith("k") else f"c{inner}"
-        return Column(alias, name, TYPES[field.domain.kind])
+        return ColumnValue(alias, name, TYPES[field.domain.kind])
 
-    whose = Column(alias, "u", unit) if by_person and unit is not None else None
+    whose = ColumnValue(alias, "u", unit) if by_person and unit is not None else None
     return Lowered(rows, whose, {number: column}, {} if whose is None else {number: whose})
 
 
-def _key(alias: str, owner: Owner) -> Column:
-    return Column(alias, owner.column, TYPES[owner.kind])
+def _key(alias: str, owner: Owner) -> ColumnValue:
+    return ColumnValue(alias, owner.column, TYPES[owner.kind])
 
 
 def _last(owner: Owner) -> Owner:
@@ -381,13 +386,15 @@ def _owners(owner: Owner, alias: str) -> work.Group:
     inner = owner.owner
     assert inner is not None
     table = f"{alias}f"
-    key: Expression = Column(table, owner.key, TYPES[owner.kind])
+    key: Expression = ColumnValue(table, owner.key, TYPES[owner.kind])
     unit: Expression = _key(table, inner)
-    rows: work.Rows = work.Table(table, owner.table)
+    rows: work.Rows = work.TableRows(table, owner.table)
     if inner.table:
         others = _owners(inner, f"{alias}g")
-        rows = work.Join(rows, others, (equal(unit, Column(others.alias, "k", TYPES[inner.kind])),))
-        unit = Column(others.alias, "u", dict(others.keys)["u"].type)
+        rows = work.JoinedRows(
+            rows, others, (equal(unit, ColumnValue(others.alias, "k", TYPES[inner.kind])),)
+        )
+        unit = ColumnValue(others.alias, "u", dict(others.keys)["u"].type)
     known = both(there(key), there(unit))
     return work.Group(alias, filtered(rows, known), (("k", key), ("u", unit)))
 
@@ -440,19 +447,19 @@ def _single(join: Join, left: Lowered, right: Lowered, needed: set[Field]) -> Lo
     )
     parts = tuple((names[f], right.column(f)) for f in used)
     inner = Select(f"{alias}s", right.rows, grouped + parts)
-    shown = tuple((name, Column(inner.alias, name, value.type)) for name, value in inner.columns)
+    shown = tuple((name, ColumnValue(inner.alias, name, value.type)) for name, value in inner.columns)
     within, order = [[value for _, value in part] for part in (shown[: len(keys)], shown[len(keys) :])]
     ranked = work.Rank(alias, inner, shown, tuple(within), tuple(order), "place")
 
     def column(field: Field) -> Expression:
-        return Column(alias, names[field], TYPES[field.domain.kind])
+        return ColumnValue(alias, names[field], TYPES[field.domain.kind])
 
     on = tuple(
-        equal(cast(left.value(a), kind), Column(alias, f"k{i}", kind))
+        equal(cast(left.value(a), kind), ColumnValue(alias, f"k{i}", kind))
         for i, ((a, _), kind) in enumerate(zip(keys, types, strict=True))
     )
-    least = filtered(ranked, apply("=", Column(alias, "place", "i64"), bare(1), type="bool"))
-    rows = work.Join(left.rows, least, on, join.outer)
+    least = filtered(ranked, apply("=", ColumnValue(alias, "place", "i64"), bare(1), type="bool"))
+    rows = work.JoinedRows(left.rows, least, on, join.outer)
     return Lowered(rows, None, {**left.columns, **dict.fromkeys(inside, column)}, {})
 
 
@@ -466,12 +473,22 @@ def _common_type(a: Scalar, b: Scalar) -> Type:
     return "f64" if len(kinds) > 1 else _wide(kinds.pop())
 
 
+def _rounded_once(steps: Expression) -> Expression:
+    """The double nearest to a whole number: of two halves that are doubles. What is beyond them is beyond
+    every bound of a person's sum."""
+    most = 1 << (SUM_BITS + 1)
+    inside = within(steps, integer(-most, "i128"), integer(most, "i128"))
+    high, low = (apply(word, inside, integer(1 << 53, "i128"), type="i128") for word in ("divide", "modulo"))
+    scaled = apply("*", cast(high, "f64"), double(2.0**53), type="f64")
+    return apply("+", scaled, cast(low, "f64"), type="f64")
+
+
 def _folded(fold: Folded, below: Lowered, totals: list[tuple[str, Totals]], alias: str) -> Expression:
     """One value made of the rows of one person: of integers, so that no order of rows matters."""
 
     def total(function: work.Total, value: Expression | None, of: Type) -> Expression:
         totals.append((f"a{len(totals)}", Totals(function, value)))
-        return Column(alias, totals[-1][0], of)
+        return ColumnValue(alias, totals[-1][0], of)
 
     if fold.value is None:
         return total("count", None, "i64")
@@ -493,14 +510,17 @@ def _folded(fold: Folded, below: Lowered, totals: list[tuple[str, Totals]], alia
         found = total("sum", steps(fold.value, below.column), "i128")
         one = double(10.0**domain.scale)
     else:
-        scaled = apply("*", value, double(float(Fraction(2) ** domain.exponent)), type="f64")
-        found = total("sum", cast(apply("floor", scaled, type="f64"), "i64"), "i128")
-        one = double(float(Fraction(2) ** domain.exponent))
+        exponent = domain.exponent if fold.exponent is None else fold.exponent
+        one = double(float(Fraction(2) ** exponent))
+        steps_ = apply("floor", apply("*", value, one, type="f64"), type="f64")
+        found = total("sum", cast(steps_, "i64" if fold.exponent is None else "i128"), "i128")
     whole: Expression = cast(found, "f64")
+    if fold.exponent is not None:
+        whole = _rounded_once(found)
     if fold.function == "sum":
         return apply("quotient", whole, one, type="f64")
     count = cast(total("count", value, "i64"), "f64")
     zero = apply("=", count, double(0.0), type="bool")
     divisor = apply("*", count, one, type="f64")
     mean = apply("quotient", whole, divisor, type="f64")
-    return when(zero, work.Constant(None, "f64"), mean)
+    return when(zero, work.ConstantValue(None, "f64"), mean)

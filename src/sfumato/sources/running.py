@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sfumato.queries.plan import Plan
-    from sfumato.sources.answers import Answer, Statements
+    from sfumato.sources.answers import Answer, EngineStatements
 
     Counted = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -30,7 +30,7 @@ COUNTS = 1 << 16  # of groups that are chosen from at a time
 BATCH = 1 << 14  # rows that Python holds at a time
 
 
-class Cursor(Protocol):
+class EngineCursor(Protocol):
     """What is used of an engine."""
 
     def begin(self) -> Any: ...
@@ -43,14 +43,14 @@ def all_of_them(counts: tuple[int, ...]) -> Sequence[int]:
     return (1,) * len(counts)
 
 
-def measured(cursor: Cursor, printed: Statements) -> Iterator[Iterator[tuple[Any, ...]]]:
+def measured(cursor: EngineCursor, printed: EngineStatements) -> Iterator[Iterator[tuple[Any, ...]]]:
     """The rows of every query in turn, of which Python holds few at a time."""
     for sql in printed.measuring:
         cursor.execute(sql)
         yield itertools.chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
 
 
-def counted(cursor: Cursor, printed: Statements) -> Counted:
+def counted(cursor: EngineCursor, printed: EngineStatements) -> Counted:
     """The numbers of private groups, and how many units count for each; what follows sees the same data."""
     cursor.begin()
     for sql in printed.making:
@@ -76,7 +76,7 @@ def choice_of(codes: Sequence[int], counts: Sequence[int], choose: Choose) -> di
     return {code: n for code, n, is_shown in zip(codes, counts, shown, strict=True) if is_shown}
 
 
-def answered(cursor: Cursor, plan: Plan, printed: Statements, chosen: dict[int, int]) -> Answer:
+def answered(cursor: EngineCursor, plan: Plan, printed: EngineStatements, chosen: dict[int, int]) -> Answer:
     """What is measured in the chosen groups. If there are none, which is shown, nothing is."""
     if not chosen:
         return arrange(plan, [()] * len(printed.measuring), [])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sfumato.queries.declared import Kind, Table
+    from sfumato.queries.declared import DeclaredTable, Kind
     from sfumato.queries.policy import Policy
 
 _INTEGERS = re.compile(
@@ -61,7 +61,7 @@ def check(policy: Policy, schema: Mapping[str, tuple[Found, ...]], path: Path) -
         _check_columns(table, schema[table.name], policy.file)
 
 
-def _check_columns(table: Table, found: tuple[Found, ...], file: str) -> None:
+def _check_columns(table: DeclaredTable, found: tuple[Found, ...], file: str) -> None:
     actual = {column.name: column for column in found}
     for column in table.columns:
         where = f"[tables.{table.name}.columns] {column.name} in {file}"

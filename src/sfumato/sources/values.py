@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import FIRST, LAST, Call, Domain, Field, Scalar
 from sfumato.queries.expressions import Constant as Known
-from sfumato.sources.work import TYPES, Apply, Constant, Expression, Type, apply, cast
+from sfumato.sources.work import TYPES, Apply, ConstantValue, Expression, Type, apply, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,25 +42,25 @@ def lowered(scalar: Scalar, column: Columns) -> Expression:
             return _call(scalar, function, arguments, [lowered(each, column) for each in arguments])
 
 
-def constant(value: Value | None, kind: Kind) -> Constant:
+def constant(value: Value | None, kind: Kind) -> ConstantValue:
     """A literal of its kind."""
     known = float(value) if kind == "number" and value is not None else value  # type: ignore[arg-type]  # a number
-    return Constant(known, TYPES[kind])
+    return ConstantValue(known, TYPES[kind])
 
 
-def integer(value: int, of: Type = "i64") -> Constant:
+def integer(value: int, of: Type = "i64") -> ConstantValue:
     """A whole number of a type."""
-    return Constant(value, of)
+    return ConstantValue(value, of)
 
 
-def bare(value: int) -> Constant:
+def bare(value: int) -> ConstantValue:
     """A whole number whose type does not matter."""
-    return Constant(value, "i64", bare=True)
+    return ConstantValue(value, "i64", bare=True)
 
 
-def double(value: float) -> Constant:
+def double(value: float) -> ConstantValue:
     """A double."""
-    return Constant(value, "f64")
+    return ConstantValue(value, "f64")
 
 
 def when(condition: Expression, value: Expression, otherwise: Expression) -> Apply:
@@ -68,9 +68,9 @@ def when(condition: Expression, value: Expression, otherwise: Expression) -> App
     return Apply("case", (condition, value, otherwise), value.type)
 
 
-def null(of: Type) -> Constant:
+def null(of: Type) -> ConstantValue:
     """No value."""
-    return Constant(None, of)
+    return ConstantValue(None, of)
 
 
 # Decimals ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
             since, until = call.domain.since or FIRST, call.domain.until or LAST
             high = datetime.datetime.combine(until, datetime.time.max) if kind == "timestamp" else until
             low = datetime.datetime.combine(since, datetime.time.min) if kind == "timestamp" else since
-            return within(given[0], Constant(low, of), Constant(high, of))
+            return within(given[0], ConstantValue(low, of), ConstantValue(high, of))
         case "and" | "or" | "not" | "is null" | "starts with" | "contains" | "like" | "ilike":
             return apply(function, *given, type="bool")
         case "=" | "<>" | "<" | "<=" | ">" | ">=" | "in":
@@ -251,12 +251,12 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
             return when(apply(">", length, most, type="bool"), most, length)
         case "part":
             return cast(apply("part", *given, type="i64"), "i64")
-        case "trunc" if given[0] == Constant("week", "text"):
+        case "trunc" if given[0] == ConstantValue("week", "text"):
             # an engine tries what it knows of weeks on the extremes of a column when it plans a query, and
             # raises on dates at the end of what it can hold: an error that one row could cause
             day = cast(given[1], "date")
             before = apply(
-                "-", apply("part", Constant("isodow", "text"), day, type="i64"), bare(1), type="i64"
+                "-", apply("part", ConstantValue("isodow", "text"), day, type="i64"), bare(1), type="i64"
             )
             return cast(apply("minus days", day, cast(before, "i32"), type="date"), of)
         case "trunc":
@@ -269,7 +269,7 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
     return apply(function, *given, type="text")
 
 
-def _zero(like: Expression) -> Constant:
+def _zero(like: Expression) -> ConstantValue:
     return double(0.0) if like.type == "f64" else bare(0)
 
 
@@ -333,7 +333,7 @@ def _clamped(value: Expression, call: Call) -> Expression:
     return within(value, double(float(low)), double(float(high)))
 
 
-def within(value: Expression, low: Constant, high: Constant) -> Expression:
+def within(value: Expression, low: ConstantValue, high: ConstantValue) -> Expression:
     """A value clamped to its bounds, total for every value: NaN becomes the upper one, NULL stays NULL."""
     return apply("within", value, low, high, type=value.type)
 

@@ -42,7 +42,7 @@ TYPES: dict[Kind, Type] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnValue:
     """A column of the rows at hand."""
 
     alias: str
@@ -51,7 +51,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantValue:
     """A value of a type; None is NULL. One that is `bare` needs no type beside it."""
 
     value: Value | None
@@ -68,7 +68,7 @@ class Apply:
     type: Type
 
 
-Expression = Column | Constant | Apply
+Expression = ColumnValue | ConstantValue | Apply
 
 # What each operation means. Of NULL it is NULL, but for those marked with *, which say what they do.
 # Numbers are compared as numbers, NaN above all others and equal to itself; text by its bytes.
@@ -136,7 +136,7 @@ OPERATIONS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableRows:
     """A stored table. Each column is read in the type it is used as; text is compared by its bytes."""
 
     alias: str
@@ -176,7 +176,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinedRows:
     """Pairs of rows for which a condition is true; `outer` keeps rows of the left side without a partner."""
 
     left: Rows
@@ -186,7 +186,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class SemiJoin:
     """The rows whose subject is, or is not, among the values of other rows: as SQL says it of NULL."""
 
     rows: Rows
@@ -256,14 +256,27 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnitedRows:
     """The rows of all parts, which have the same columns."""
 
     alias: str
     parts: tuple[Select | Group | Rank, ...]
 
 
-Rows = Table | Keys | Given | Use | Filter | Join | Among | Select | Group | Rank | Repeat | Union
+Rows = (
+    TableRows
+    | Keys
+    | Given
+    | Use
+    | Filter
+    | JoinedRows
+    | SemiJoin
+    | Select
+    | Group
+    | Rank
+    | Repeat
+    | UnitedRows
+)
 
 
 # The whole -----------------------------------------------------------------------------------------------
@@ -279,7 +292,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class EngineQuery:
     """Rows that come back, or are kept under a name while a plan runs, and what is shared in them."""
 
     rows: Select | Group | Rank
@@ -295,14 +308,14 @@ class Work:
     not shown. The numbers of those that are reach the engine as values: their names stand in no text.
     """
 
-    measuring: tuple[Query, ...]
-    making: tuple[tuple[str, Query], ...] = ()  # which private groups there are, each with a number
-    counting: Query | None = None  # the number of each, and how many units count for it
-    naming: Query | None = None  # what the chosen are called
-    choosing: tuple[str, Query] | None = None  # the chosen, in the order in which they are shown
+    measuring: tuple[EngineQuery, ...]
+    making: tuple[tuple[str, EngineQuery], ...] = ()  # which private groups there are, each with a number
+    counting: EngineQuery | None = None  # the number of each, and how many units count for it
+    naming: EngineQuery | None = None  # what the chosen are called
+    choosing: tuple[str, EngineQuery] | None = None  # the chosen, in the order in which they are shown
 
     @property
-    def queries(self) -> Iterator[tuple[str, Query]]:
+    def queries(self) -> Iterator[tuple[str, EngineQuery]]:
         """One after the other, with the name that it is kept under, if it is."""
         yield from self.making
         yield from (("", each) for each in (self.counting, self.naming) if each is not None)

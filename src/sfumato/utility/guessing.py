@@ -132,7 +132,7 @@ def worst_reach(advantage: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Belief:
     """What is believed about a number: possible values in equal steps, and their probabilities.
 
     Distances are counted in units of `unit`, which is what one epsilon speaks of: with `unit` 5, two values
@@ -165,10 +165,10 @@ class Column:
         object.__setattr__(self, "chances", found)
 
     @classmethod
-    def uniform(cls, low: float, high: float, *, step: float = 1.0, unit: float = 1.0) -> Column:
+    def uniform(cls, low: float, high: float, *, step: float = 1.0, unit: float = 1.0) -> Belief:
         """Every value from low to high is as likely as any other.
 
-        >>> len(Column.uniform(0, 100).chances)
+        >>> len(Belief.uniform(0, 100).chances)
         101
         """
         count = _places(low, high, step)
@@ -184,11 +184,11 @@ class Column:
         high: float | None = None,
         step: float = 1.0,
         unit: float = 1.0,
-    ) -> Column:
+    ) -> Belief:
         """A bell around `mean`, within bounds if there are any: where one is missing, 8 deviations are told.
 
-        >>> ages = Column.normal(40, 15, low=0, high=100)
-        >>> round(float(ages.chances[40]), 4), Column.normal(40, 15).beyond < 1e-14
+        >>> ages = Belief.normal(40, 15, low=0, high=100)
+        >>> round(float(ages.chances[40]), 4), Belief.normal(40, 15).beyond < 1e-14
         (0.0267, True)
         """
         if not (all(map(math.isfinite, (mean, deviation, step))) and 0 < deviation < 1e300 and step > 0):
@@ -228,10 +228,10 @@ class Column:
         high: float,
         step: float = 1.0,
         unit: float = 1.0,
-    ) -> Column:
+    ) -> Belief:
         """A histogram: for (from, to, weight) the weight is shared by the values between, both included.
 
-        >>> Column.weighted([(0, 1, 3), (2, 3, 1)], low=0, high=3).chances.tolist()
+        >>> Belief.weighted([(0, 1, 3), (2, 3, 1)], low=0, high=3).chances.tolist()
         [0.375, 0.375, 0.125, 0.125]
         """
         weights = np.zeros(_places(low, high, step))
@@ -295,12 +295,12 @@ class Bounds:
         return max(self.tight - self.before, 0.0)
 
 
-def about(column: Column, value: float, precision: float, epsilon: float, *, record: float = 0.0) -> Bounds:
+def about(column: Belief, value: float, precision: float, epsilon: float, *, record: float = 0.0) -> Bounds:
     """All bounds for the goal "within `precision` of `value`", the victim's true value.
 
     `epsilon` is per unit of the column, and `record` what any two different values cost beside it.
 
-    >>> found = about(Column.uniform(0, 100, unit=5), 50, 5, 1.0)
+    >>> found = about(Belief.uniform(0, 100, unit=5), 50, 5, 1.0)
     >>> [round(each, 4) for each in (found.simplified, found.shell, found.precise, found.tight)]
     [1.0, 0.9, 0.8005, 0.6688]
     """
@@ -309,10 +309,10 @@ def about(column: Column, value: float, precision: float, epsilon: float, *, rec
     return _interval(column, first, last, column.rate(epsilon), positive("record", record))
 
 
-def above(column: Column, limit: float, epsilon: float, *, record: float = 0.0) -> tuple[Bounds, Bounds]:
+def above(column: Belief, limit: float, epsilon: float, *, record: float = 0.0) -> tuple[Bounds, Bounds]:
     """All bounds for the goal "at least `limit`", and for its opposite.
 
-    >>> rich, poor = above(Column.uniform(0, 99), 90, 0.1)
+    >>> rich, poor = above(Belief.uniform(0, 99), 90, 0.1)
     >>> round(rich.before, 2), round(rich.tight, 3), round(poor.before, 2), round(poor.tight, 3)
     (0.1, 0.632, 0.9, 1.0)
     """
@@ -325,7 +325,7 @@ def above(column: Column, limit: float, epsilon: float, *, record: float = 0.0) 
     return upper, lower
 
 
-def _interval(column: Column, first: int, last: int, rate: float, record: float) -> Bounds:
+def _interval(column: Belief, first: int, last: int, rate: float, record: float) -> Bounds:
     chances, inside = column.chances, np.arange(first, last + 1)
     there = chances[first : last + 1]
     p = min(float(there.sum()), 1.0)
@@ -364,14 +364,14 @@ def _interval(column: Column, first: int, last: int, rate: float, record: float)
 
 
 def worst_value(
-    column: Column, precision: float, epsilon: float, *, record: float = 0.0
+    column: Belief, precision: float, epsilon: float, *, record: float = 0.0
 ) -> tuple[float, float]:
     """The true value at which most can be gained, and that advantage by the tight bound; rounded up.
 
     Blocks of values and of tops of tents are looked at together, as long as their bound is above what was
     found elsewhere.
 
-    >>> value, gained = worst_value(Column.uniform(0, 100, unit=5), 5, 1.0)
+    >>> value, gained = worst_value(Belief.uniform(0, 100, unit=5), 5, 1.0)
     >>> value, round(gained, 4)
     (5.0, 0.7803)
     """
@@ -381,13 +381,13 @@ def worst_value(
     return column.low + place * column.step, min(max(gained + ROOM, 0.0), 1.0)
 
 
-def worst_guess(column: Column, precision: float, epsilon: float, *, record: float = 0.0) -> float:
+def worst_guess(column: Belief, precision: float, epsilon: float, *, record: float = 0.0) -> float:
     """The most that can be gained about any guess, which need not be a value of the column; rounded up.
 
     A guess is right for the values within `precision` of it: as many next to each other as fit, or one less,
     or fewer at the ends of the column.
 
-    >>> ages = Column.uniform(0, 10)
+    >>> ages = Belief.uniform(0, 10)
     >>> round(worst_value(ages, 0.5, 0.3)[1], 4), round(worst_guess(ages, 0.5, 0.3), 4)
     (0.1782, 0.2866)
     """
@@ -396,21 +396,21 @@ def worst_guess(column: Column, precision: float, epsilon: float, *, record: flo
     return min(max(search.worst()[1] for search in searches) + ROOM, 1.0)
 
 
-def windows(column: Column, precision: float) -> list[tuple[Column, int, int]]:
+def windows(column: Belief, precision: float) -> list[tuple[Belief, int, int]]:
     """The column with room on both sides, and how many steps to the left and to the right of a place there
     are values for which one guess is right."""
     column.within(precision)  # refused if it is everything
     steps = math.floor(2 * precision / column.step + 1e-9)
     pad = np.zeros(steps + 1)
     low = column.low - len(pad) * column.step
-    wide = Column(np.concatenate([pad, column.chances, pad]), low, column.step, column.unit, column.beyond)
+    wide = Belief(np.concatenate([pad, column.chances, pad]), low, column.step, column.unit, column.beyond)
     return [(wide, many // 2, many - many // 2) for many in {steps, max(steps - 1, 0)}]
 
 
 class _Search:
     """Of all victims' values x and all tops c of tents in the goal of x, the pair that gains most."""
 
-    def __init__(self, column: Column, before: int, after: int, rate: float, record: float) -> None:
+    def __init__(self, column: Belief, before: int, after: int, rate: float, record: float) -> None:
         self.before, self.after, self.rate, self.count = before, after, rate, column.size
         self.factor = math.exp(-record)
         chances = column.chances
@@ -532,7 +532,7 @@ class _Search:
 
 
 def epsilon_for(
-    column: Column,
+    column: Belief,
     precision: float,
     advantage: float,
     *,
@@ -544,7 +544,7 @@ def epsilon_for(
     It is found by halving: the bound grows with epsilon, since a larger one allows every likelihood that a
     smaller one does. What is returned was seen to keep the advantage; 0 if `record` alone does not.
 
-    >>> ages = Column.uniform(0, 100, unit=5)
+    >>> ages = Belief.uniform(0, 100, unit=5)
     >>> epsilon = epsilon_for(ages, 5, 0.1, value=50)
     >>> round(epsilon, 4), about(ages, 50, 5, epsilon).advantage <= 0.1
     (0.1713, True)
@@ -563,10 +563,10 @@ def epsilon_for(
     return largest(keeps, column.unit / column.step, 1e-6 if column.size < 10**5 else 1e-4)
 
 
-def record_for(column: Column, precision: float, advantage: float) -> float:
+def record_for(column: Belief, precision: float, advantage: float) -> float:
     """The largest price of any two different values that keeps the advantage for every value; rounded down.
 
-    >>> round(record_for(Column.uniform(0, 100), 2, 0.1), 4)
+    >>> round(record_for(Belief.uniform(0, 100), 2, 0.1), 4)
     1.2164
     """
     reach, places = column.within(precision), np.arange(column.size)

@@ -27,7 +27,7 @@ except ImportError:  # an extra: named when it is needed
 
 Floats = NDArray[np.float64]
 ULP = 2.0**-52
-LONGEST = 300.0  # seconds that a program may take
+MOST_SECONDS = 300.0  # seconds that a program may take
 SHARP = (2.0**6, 2.0**12)  # by which both sides are multiplied, so that a solver tolerates that much less
 CLOSE = 1e-13  # how near a bound shall come to what was found
 
@@ -97,7 +97,7 @@ class Program:
         for tolerance in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             solver.setOptionValue(tolerance, 1e-10)
         solver.setOptionValue("small_matrix_value", 1e-12)
-        solver.setOptionValue("time_limit", LONGEST)
+        solver.setOptionValue("time_limit", MOST_SECONDS)
         solver.passModel(model)
         solver.run()
         status = solver.getModelStatus()

@@ -1,0 +1,80 @@
+"""Questions in words, as the history holds them: on one line, and how they are read again.
+
+A comment that ends with its line would swallow what follows, so it is written as one that is closed. Until
+the third reading it was not; where such a text is read again, the end of its comment is looked for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sfumato.queries.lexing import signs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+BATCH = re.compile(r"batch of (\d+): ")
+MOST_RESTORED = 200  # texts that are tried, where the ends of comments are lost
+
+
+def one_line(sql: str) -> str:
+    """A text on one line, as it is.
+
+    >>> one_line("SELECT 1 -- one\\n")
+    'SELECT 1 -- one'
+    """
+    printable = "".join(letter if letter.isprintable() else " " for letter in sql)
+    return " ".join(printable.split())  # nothing in it can steer a terminal
+
+
+def told(sql: str) -> str:
+    """A text on one line that means the same.
+
+    >>> told("SELECT COUNT(*) -- all\\nFROM visits")
+    'SELECT COUNT(*) /* all */ FROM visits'
+    """
+    parts, place = [], 0
+    for _, start, end in signs(sql):
+        if sql.startswith("--", start):
+            inner = re.sub(r"/\*|\*/", " ", sql[start + 2 : end])
+            parts += [sql[place:start], f"/* {inner} */ "]
+            place = end
+    return one_line("".join([*parts, sql[place:]]))
+
+
+def together(texts: Sequence[str]) -> str:
+    """Several questions that are asked at once."""
+    return f"batch of {len(texts)}: " + "; ".join(texts)
+
+
+def apart(question: str) -> list[str]:
+    """The questions of an entry of the history.
+
+    >>> apart("batch of 2: SELECT COUNT(*) FROM a WHERE b = 'c; d'; SELECT 1")
+    ["SELECT COUNT(*) FROM a WHERE b = 'c; d'", 'SELECT 1']
+    """
+    if not BATCH.match(question):
+        return [question]
+    found: list[str] = []
+    waiting: list[str] = []
+    for piece in question.partition(": ")[2].split("; "):
+        waiting.append(piece)
+        if sum(each.count("'") for each in waiting) % 2 == 0:  # else it stands in a text
+            found.append("; ".join(waiting))
+            waiting = []
+    return [*found, *waiting]
+
+
+def restored(text: str) -> Iterator[str]:
+    """What a text on one line can have been: a comment that ended with its line may end at any blank.
+
+    >>> list(restored("SELECT 1 -- one two"))
+    ['SELECT 1 -- one two', 'SELECT 1 --\\none two', 'SELECT 1 -- one\\ntwo']
+    """
+    yield text
+    open_ = (start for _, start, end in signs(text) if text.startswith("--", start) and text[end - 1] != "\n")
+    if (comment := next(open_, None)) is not None:
+        for found in re.finditer(" ", text):
+            if found.start() > comment:
+                yield from restored(f"{text[: found.start()]}\n{text[found.end() :]}")

@@ -1,0 +1,642 @@
+"""What a session of the wire door does with a statement: settings, catalog, questions."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sfumato.errors import AccessDenied, QueryRefused, SyntaxRefused
+from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries import parameters
+from sfumato.queries.sql import parse
+from sfumato.queries.syntax import Node
+from sfumato.server.catalog import catalog as catalogs
+from sfumato.server.catalog.lookup import Lookup
+from sfumato.server.catalog.values import (
+    BOOL,
+    DATE,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    NUMERIC,
+    OF_KIND,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    ResultField,
+    array_of,
+    fields,
+    plain,
+)
+from sfumato.server.desk.retries import Wanted
+from sfumato.server.postgres import cursors, frames
+from sfumato.server.postgres.frames import complaint
+from sfumato.server.postgres.settings import SessionSettings, assignment, bare, uncommented, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sfumato.server.catalog.evaluate import CatalogQuery
+    from sfumato.server.desk.desk import Answered, Caller, Desk, Recent
+
+T = TypeVar("T")
+MANY = 500  # prepared statements, and portals, of a session
+MOST_ROWS = 50_000  # that open portals hold
+READS = ("SELECT", "WITH", "VALUES", "TABLE")
+WRITES = (
+    "ALTER", "ANALYZE", "ATTACH", "CALL", "CLUSTER", "COMMENT", "COPY", "CREATE", "DELETE", "DO", "DROP",
+    "GRANT", "IMPORT", "INSERT", "INSTALL", "LOAD", "LOCK", "MERGE", "PRAGMA", "REFRESH", "REINDEX",
+    "REVOKE", "TRUNCATE", "UPDATE", "VACUUM", "EXPORT", "DETACH", "USE",
+)  # fmt: skip
+NOTHING = {
+    "DISCARD": "DISCARD ALL",
+    "UNLISTEN": "UNLISTEN",
+    "CHECKPOINT": "CHECKPOINT",
+}
+
+
+class StatementRefused(Exception):
+    """A statement that this door refuses, with the code that PostgreSQL has for it."""
+
+    def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
+        self.code, self.words, self.hint, self.detail = code, words, hint, detail
+        super().__init__(words)
+
+
+@dataclass(slots=True)
+class Result:
+    """What a statement gives: rows, or only a tag."""
+
+    tag: str
+    fields: list[ResultField] | None = None
+    rows: list[Any] = field(default_factory=list)
+    shown: Answered | None = None  # a release, whose rows are written once
+    count: int = 0
+    level: str = ""  # of the intervals of its rows
+
+
+@dataclass(slots=True)
+class PreparedStatement:
+    """A statement that waits for its values."""
+
+    sql: str
+    types: list[int]  # of its values; 0 where nobody said
+    declared: tuple[int, ...] = ()  # the same as they came, before anything was inferred
+    fields: list[ResultField] | None = None  # as they were described
+    is_described: bool = False
+    knobs: SessionSettings | None = None  # of a cursor: price and shape as they were set when it was declared
+
+
+@dataclass(slots=True)
+class Portal:
+    """A statement with its values, or a cursor, and what of its result was sent."""
+
+    prepared: PreparedStatement
+    values: list[Any]
+    formats: list[int] = field(default_factory=list)
+    result: Result | None = None
+    sent: int = 0
+    size: int = 0  # bytes of its values
+    is_held: bool = False  # lasts longer than its transaction
+    is_kept: bool = False  # and has done so
+
+
+class Statements:
+    """The statements of one connection, and the settings that they change."""
+
+    def __init__(self, kinds: Recent[Node | str], desk: Desk) -> None:
+        self.kinds, self.desk = kinds, desk
+        self.caller: Caller | None = None
+        self.token = ""
+        self.knobs = SessionSettings()
+        self.state = b"I"  # or T, in a transaction; E, in one that failed
+        self.out = bytearray()  # what goes to the client
+        self.prepared: dict[str, PreparedStatement] = {}
+        self.portals: dict[str, Portal] = {}
+        self.stopping = False
+        self.now: tuple[str, Sequence[Any], int] = ("", (), 0)  # a statement, its values, where it begins
+        self._farewell = ("", "", "")
+        self._catalog: tuple[Any, catalogs.Catalog] | None = None
+
+    # Statements ---------------------------------------------------------------------------------------
+
+    async def perform(self, prepared: PreparedStatement, values: list[Any]) -> Result:
+        """Do what a statement says."""
+        sql = prepared.sql
+        word = next(iter(words(sql)), "")
+        self._check(word)
+        if word in READS or sql.lstrip().startswith("("):
+            found = await self._kind(sql)
+            if isinstance(found, str):
+                return await self._question(sql, values, prepared)
+            return await self._look_up(sql, found, prepared, values)
+        match word:
+            case "EXPLAIN":
+                return await self._explain(sql, values)
+            case "DECLARE":
+                return await self._declare(prepared, values)
+            case "FETCH" | "MOVE":
+                return await self._fetch(word, sql)
+        return await self._session(word, uncommented(sql))
+
+    def _check(self, word: str) -> None:
+        """Refuse whoever was revoked, and all but its end in a transaction that failed."""
+        self._check_person()
+        if self.state == b"E" and word not in ("ROLLBACK", "COMMIT", "END", "ABORT", ""):
+            told = "an earlier statement of this transaction failed"
+            raise StatementRefused("25P02", told, "ROLLBACK first. What was released before stays released.")
+
+    def _check_person(self) -> None:
+        """Whoever was revoked while she was connected is out."""
+        assert self.caller is not None
+        person = self.desk.people.still(self.caller.person.name, self.token)
+        if person is None:
+            self.stopping, told = True, "the token of this session was revoked or has expired"
+            self._farewell = ("57P01", told, "")
+            raise AccessDenied(told)
+        self.caller = replace(self.caller, person=person)
+
+    async def _kind(self, sql: str) -> Node | str:
+        """The tree of a query about the catalog, or a word for a question."""
+        key = (id(self.desk.database), sql)  # it depends on the tables of the policy
+        if (known := self.kinds.get(key)) is not None:
+            return known
+        found = await self._in_turn(self._kind_of, sql)
+        self.kinds.put(key, found)
+        return found
+
+    async def _in_turn(self, act: Callable[..., T], *arguments: Any) -> T:
+        assert self.caller is not None
+        return await self.desk.in_turn(self.caller, act, *arguments)
+
+    def _kind_of(self, sql: str) -> Node | str:
+        if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
+            return Node(catalogs.TYPEINFO)  # of asyncpg, which the parser does not read
+        found: Node | str = "question"
+        try:
+            read = parameters.read(bare(sql), "postgres")
+            tables = [each for each in read.walk() if each.kind == "Table"]
+            named = {each.alias.lower() for each in read.walk() if each.kind == "CTE"}
+            own = {table.name.lower() for table in self.desk.database.policy.tables}
+            if all(_is_catalog(each, own, named) for each in tables):
+                found = read
+        except QueryRefused:
+            pass  # whoever reads it as a question says what is wrong with it
+        return found
+
+    async def _question(self, sql: str, values: list[Any], prepared: PreparedStatement) -> Result:
+        assert self.caller is not None
+        self.desk.check_role(self.caller, "owner", "analyst")
+        knobs = prepared.knobs or self.knobs
+        _check_given(sql, values)
+        wanted = self._wanted(sql, values, knobs)
+        if prepared.is_described:
+            question = await self.desk.question(self.caller, wanted)
+            if not fits(fields(question.plan, intervals=knobs.intervals), prepared.fields):
+                raise StatementRefused("0A000", frames.CHANGED, "Prepare it again.")
+        shown = await self.desk.ask(self.caller, wanted)
+        level, intervals = knobs.level, knobs.intervals
+        found = shown.forms.get(("fields", intervals))
+        if found is None:
+            found = shown.keep(("fields", intervals), fields(shown.release.plan, intervals=intervals))
+        rows: list[Any]
+        if ("rows", level) in shown.forms:
+            rows = shown.forms["rows", level]
+        else:
+            rows = await self.desk.in_turn(self.caller, shown.release.rows, level)
+            shown.keep(("rows", level), rows)
+        self._notice(shown, rows, knobs)
+        return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
+
+    def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
+        price = knobs.price()
+        currency = self.desk.database.ledger.total.currency
+        if price[currency] is None:
+            much = "0.1" if currency == "epsilon" else "0.01"
+            other = "rho" if currency == "epsilon" else "epsilon"
+            told = f"this question has no price: the session does not say which {currency} it may cost"
+            if price[other] is not None:
+                told = f"you set sfumato.{other}, and this budget is counted in {currency}"
+            raise StatementRefused(
+                "22023",
+                told,
+                f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... tells what that gives, free of "
+                f"charge. With the connection: options=-c sfumato.{currency}={much}. What is left: SHOW "
+                "sfumato.budget",
+                "Nothing was spent.",
+            )
+        used = values[: parameters.count(sql)]
+        return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in used))
+
+    def _notice(self, shown: Answered, rows: list[dict[str, Any]], knobs: SessionSettings) -> None:
+        """What it cost and how wrong it may be."""
+        if self.knobs.values["client_min_messages"].lower() in ("warning", "error", "fatal", "panic"):
+            return
+        level = knobs.level
+        key = ("notice", level, knobs.intervals)
+        said = shown.forms.get(key)
+        if said is None:
+            told = _errors(shown, rows, level)
+            hint = "" if knobs.intervals else "SET sfumato.intervals = 'on' adds the ends as columns."
+            said = complaint(b"N", "NOTICE", "00000", shown.release.cost_note(), told, hint)
+            shown.keep(key, said)
+        self.out += said
+
+    async def _look_up(self, sql: str, found: Node, prepared: PreparedStatement, values: list[Any]) -> Result:
+        assert self.caller is not None
+        _check_given(sql, values)
+        self.desk.admit(self.caller)
+
+        def looked() -> tuple[list[ResultField], list[Any]]:
+            lookup, query = self._compiled(sql, found, prepared.types)
+            return query.fields, list(lookup.run(query, values))
+
+        fields_found, rows = await self.desk.look(self.caller, looked)
+        self._config(sql, values)
+        return Result(f"SELECT {len(rows)}", fields_found, rows, count=len(rows))
+
+    def _compiled(self, sql: str, found: Node, types: list[int]) -> tuple[Lookup, CatalogQuery]:
+        lookup = Lookup(self._own_catalog(), sql, types)
+        return lookup, lookup.types_known() if found.kind == catalogs.TYPEINFO else lookup.compile(found)
+
+    def _own_catalog(self) -> catalogs.Catalog:
+        assert self.caller is not None
+        policy, settings = self.desk.database.policy, dict(self.knobs.values)
+        key = (policy, tuple(settings.items()))
+        if self._catalog is None or self._catalog[0] != key:
+            self._catalog = (key, catalogs.of(policy, self.caller.person.name, settings))
+        return self._catalog[1]
+
+    def _config(self, sql: str, values: list[Any]) -> None:
+        """SELECT set_config('name', 'value', false) is a SET."""
+        given = r"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|\$(\d+))\s*,\s*(\w+)"
+        if (found := re.search(given, sql)) is not None:
+            value = found[2] if found[3] is None else str(values[int(found[3]) - 1])
+            local = found[4].lower() in ("true", "t") and self.state != b"I"
+            self._tell((self.knobs.set_local if local else self.knobs.set)(found[1], value))
+
+    def _tell(self, changed: list[tuple[str, str]]) -> None:
+        """Tell the client of settings that it wants to know."""
+        for name, value in changed:
+            self.out += frames.status(name, value)
+
+    async def _explain(self, sql: str, values: list[Any]) -> Result:
+        asked = inner(sql)
+        assert self.caller is not None
+        if not is_read(asked):
+            told = "EXPLAIN explains a question"
+            raise SyntaxRefused(told, "Write: EXPLAIN SELECT ...", sql=sql)
+        if isinstance(await self._kind(asked), str):
+            explanation = await self.desk.explain(self.caller, self._wanted(asked, values, self.knobs))
+            lines = repr(explanation).splitlines()
+        else:
+            lines = ["answered from the policy; free"]
+        rows = [(line.removeprefix("  "),) for line in lines]
+        return Result("EXPLAIN", [ResultField("QUERY PLAN", TEXT)], list(rows), count=len(rows))
+
+    # Portals and cursors ------------------------------------------------------------------------------
+
+    def portal(self, name: str) -> Portal:
+        """A portal or cursor that is open."""
+        if name not in self.portals:
+            raise StatementRefused("34000", f"there is no cursor or portal {name!r}")
+        return self.portals[name]
+
+    def _cursor(self, name: str) -> Portal:
+        """A cursor, or a portal of a question; not one that fetches itself, which could wait for itself."""
+        if name not in self.portals or not is_read(self.portals[name].prepared.sql):
+            raise StatementRefused(
+                "34000", f"there is no cursor {name!r}", "DECLARE it in the same transaction."
+            )
+        return self.portals[name]
+
+    def check_room(self, size: int) -> None:
+        """Refuse one more portal if there are too many, or their values too large."""
+        if len(self.portals) >= MANY or size + sum(p.size for p in self.portals.values()) > frames.AFTER:
+            raise StatementRefused(
+                "53400", f"there are {MANY} open portals, or they hold too much", "Close some."
+            )
+
+    def end_portals(self, *, undone: bool = False) -> None:
+        """A transaction is over: only cursors that are held stay, unless it was undone."""
+        self.portals = {
+            name: replace(each, is_kept=True)
+            for name, each in self.portals.items()
+            if each.is_kept or (each.is_held and not undone)
+        }
+
+    async def result_of(self, portal: Portal) -> Result:
+        """What its statement gives: asked once."""
+        if portal.result is not None:
+            self._check("FETCH")
+        else:
+            held = sum(each.result.count for each in self.portals.values() if each.result is not None)
+            if held > MOST_ROWS:
+                raise StatementRefused(
+                    "53400", f"open portals hold more than {MOST_ROWS} rows", "Close some."
+                )
+            portal.result = await self.perform(portal.prepared, portal.values)
+            if portal.prepared.is_described and fits(portal.result.fields, portal.prepared.fields):
+                portal.result.fields = portal.prepared.fields
+        return portal.result
+
+    async def _declare(self, prepared: PreparedStatement, values: list[Any]) -> Result:
+        found = cursors.declared(bare(prepared.sql))
+        if found is None or not is_read(found.sql):
+            told = "this is no cursor that can be read"
+            raise SyntaxRefused(told, "Write: DECLARE name CURSOR FOR SELECT ...", sql=prepared.sql)
+        if found.is_binary:
+            raise StatementRefused(
+                "0A000", "BINARY cursors are not supported here", "Ask for binary rows in FETCH."
+            )
+        if self.state == b"I" and not found.is_held:
+            told = "a cursor without WITH HOLD lasts until the end of a transaction, and there is none"
+            raise StatementRefused("25P01", told, "BEGIN first.")
+        if found.name in self.portals:
+            raise StatementRefused("42P03", f"there is a cursor {found.name!r} already", "CLOSE it.")
+        _check_given(found.sql, values)
+        size = _size(values)
+        self.check_room(size)
+        now = SessionSettings(self.knobs.values)  # so that it costs what it was declared at
+        asked = PreparedStatement(found.sql, prepared.types, prepared.declared, knobs=now)
+        await self.fields_of(asked, values)  # free, and refuses what cannot be answered
+        kept = found.is_held and self.state == b"I"
+        self.portals[found.name] = Portal(asked, values, size=size, is_held=found.is_held, is_kept=kept)
+        return Result("DECLARE CURSOR")
+
+    async def _fetch(self, word: str, sql: str) -> Result:
+        step = self._step(sql)
+        portal = self._cursor(step.name)
+        result = await self.result_of(portal)
+        wanted, portal.sent = step.rows(portal.sent, result.count)
+        if word == "MOVE":
+            return Result(f"MOVE {len(wanted)}")
+        rows = [result.rows[at] for at in wanted]
+        return Result(f"FETCH {len(rows)}", result.fields, rows, count=len(rows))
+
+    def _step(self, sql: str) -> cursors.CursorMove:
+        if (step := cursors.step(uncommented(sql))) is None:
+            raise SyntaxRefused("FETCH must name a cursor", "Write: FETCH 100 FROM name", sql=sql)
+        return step
+
+    def _shut(self, name: str) -> Result:
+        if name.upper() == "ALL":
+            self.portals.clear()
+            return Result("CLOSE CURSOR ALL")
+        if not name:
+            raise SyntaxRefused("CLOSE must name a cursor", "Write: CLOSE name, or CLOSE ALL", sql="CLOSE")
+        self._cursor(cursors.named(name))
+        del self.portals[cursors.named(name)]
+        return Result("CLOSE CURSOR")
+
+    async def _session(self, word: str, sql: str) -> Result:
+        """Statements about the session."""
+        first = words(sql)
+        match word:
+            case "":
+                return Result("")
+            case "BEGIN" | "START":
+                self.state = b"T"
+                self.knobs.start()
+                if "ISOLATION" in sql.upper():
+                    self._set(sql, local=True)
+                return Result("BEGIN")
+            case "COMMIT" | "END":
+                return self._end("ROLLBACK" if self.state == b"E" else "COMMIT", chained="CHAIN" in first)
+            case "ROLLBACK" | "ABORT":
+                if "TO" in first[1:3]:
+                    return self._savepoint(word, sql)
+                return self._end("ROLLBACK", chained="CHAIN" in first)
+            case "SAVEPOINT" | "RELEASE":
+                return self._savepoint(word, sql)
+            case "SET":
+                self._set(sql, local="LOCAL" in first[:2])
+                return Result("SET")
+            case "RESET":
+                self._tell(self.knobs.reset(bare(sql)[5:].strip().lower()))
+                return Result("RESET")
+            case "SHOW":
+                return await self._show(bare(sql)[4:].strip().lower())
+            case "CLOSE":
+                return self._shut(bare(sql)[5:].strip())
+            case "DEALLOCATE":
+                self.prepared.clear() if "ALL" in first else self.prepared.pop(first[-1].lower(), None)
+                return Result("DEALLOCATE ALL" if "ALL" in first else "DEALLOCATE")
+        if word in NOTHING:
+            if word == "DISCARD":
+                self.prepared.clear()
+                self.portals.clear()
+                self.knobs.reset("all")
+            return Result(NOTHING[word])
+        if word in WRITES:
+            told = f"{word} is not allowed: only SELECT is answered"
+            hint = "For a file: psql --csv -c 'SELECT ...' > FILE" if word == "COPY" else ""
+            raise StatementRefused("25006", told, hint, "Nothing was spent and no row was read.")
+        if word in ("LISTEN", "NOTIFY", "PREPARE", "EXECUTE"):
+            hint = (
+                "Send the SELECT itself." if word in ("PREPARE", "EXECUTE") else "There are no notifications."
+            )
+            raise StatementRefused("0A000", f"{word} is not supported here", hint)
+        raise SyntaxRefused(f"unsupported statement: {word}", "Write a SELECT.", sql=sql, span=(0, len(word)))
+
+    def _end(self, tag: str, *, chained: bool) -> Result:
+        """A transaction is over; with AND CHAIN the next one begins."""
+        is_next = chained and self.state != b"I"
+        self.state = b"T" if is_next else b"I"
+        self._tell(self.knobs.end(undone=tag == "ROLLBACK"))
+        self.end_portals(undone=tag == "ROLLBACK")
+        if is_next:
+            self.knobs.start()
+        return Result(tag)
+
+    def _savepoint(self, word: str, sql: str) -> Result:
+        """SAVEPOINT name, RELEASE name, ROLLBACK TO name: settings go back, releases do not."""
+        if self.state == b"I":
+            raise StatementRefused("25P01", f"{word} of a savepoint needs a transaction", "BEGIN first.")
+        found = re.search(r'("(?:[^"]|"")+"|\w+)$', bare(sql))
+        name = "" if found is None else cursors.named(found[1])
+        if word == "SAVEPOINT":
+            self.knobs.save(name)
+            return Result(word)
+        told = self.knobs.go_back(name) if word != "RELEASE" else [] if self.knobs.release(name) else None
+        if told is None:
+            raise StatementRefused(
+                "3B001", f"there is no savepoint {name!r}", "Name one of this transaction."
+            )
+        self._tell(told)
+        self.state = b"T"
+        return Result("RELEASE" if word == "RELEASE" else "ROLLBACK")
+
+    def _set(self, sql: str, *, local: bool) -> None:
+        if (found := assignment(sql)) is None:
+            return
+        name, value = found
+        if value is None:
+            self._tell(self.knobs.reset(name))
+        elif local and self.state == b"I":
+            told = "SET LOCAL lasts until the end of a transaction, and there is none"
+            self.out += complaint(b"N", "WARNING", "25P01", told)
+        else:
+            self._tell((self.knobs.set_local if local else self.knobs.set)(name, value))
+
+    async def _show(self, name: str) -> Result:
+        if name == "all":
+            rows: list[Sequence[Any]] = [(k, v, "") for k, v in sorted(self.knobs.values.items())]
+            return Result(
+                "SHOW",
+                [ResultField(n, TEXT) for n in ("name", "setting", "description")],
+                rows,
+                count=len(rows),
+            )
+        if name == "sfumato.budget":
+            return await self._budget()
+        key = name.strip('"')
+        return Result("SHOW", [ResultField(key, TEXT)], [(self.knobs.show(key),)], count=1)
+
+    async def _budget(self) -> Result:
+        assert self.caller is not None
+        await self.desk.refresh()
+        ledger, who = self.desk.database.ledger, self.caller.person.name
+        total, spent, hers = await self.desk.read(lambda: (ledger.limit, ledger.spent, ledger.left_for(who)))
+        self.desk.note(self.caller, "budget")
+        names = ("database", "currency", "total", "spent", "left", "left_for_you")
+        amounts = (total.amount, spent.amount, total.minus(spent).amount, hers.amount)
+        row = (self.desk.name, total.currency, *map(decimal, amounts))
+        return Result("SHOW", [ResultField(each, TEXT) for each in names], [row], count=1)
+
+    # Describing ---------------------------------------------------------------------------------------
+
+    async def infer(self, prepared: PreparedStatement) -> None:
+        """The types of values that nobody gave: from what they are compared with."""
+        if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN", "DECLARE"):
+            return
+        sql = inner(prepared.sql)
+        found = await self._kind(sql)
+        if isinstance(found, str):
+            policy = self.desk.database.policy
+            kinds = await self._in_turn(parameters.kinds, sql, policy)
+            lists = await self._in_turn(parameters.lists, sql)
+            inferred = [OF_KIND[kind] for kind in kinds]
+            inferred = [array_of(oid) if n in lists else oid for n, oid in enumerate(inferred, 1)]
+        else:
+            lookup, _ = await self._in_turn(self._compiled, sql, found, prepared.types)
+            inferred = lookup.types
+        inferred += [0] * len(prepared.types)
+        prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
+
+    async def shape_of(self, portal: Portal) -> list[ResultField] | None:
+        """The columns of a portal: as they are, once it has a result."""
+        if portal.result is not None:
+            return portal.result.fields
+        found, described = await self.fields_of(portal.prepared, portal.values), portal.prepared.fields
+        return described if portal.prepared.is_described and fits(found, described) else found
+
+    async def fields_of(
+        self, prepared: PreparedStatement, values: list[Any] | None
+    ) -> list[ResultField] | None:
+        """The columns of a result, from the plan or the catalog: nothing is run."""
+        sql = prepared.sql
+        word = next(iter(words(sql)), "")
+        if word == "EXPLAIN":
+            return [ResultField("QUERY PLAN", TEXT)]
+        if word == "FETCH":
+            return await self.shape_of(self._cursor(self._step(sql).name))
+        if word == "SHOW":
+            return (await self._show(bare(sql)[4:].strip().lower())).fields
+        if not is_read(sql):
+            return None
+        self._check_person()
+        found = await self._kind(sql)
+        if not isinstance(found, str):
+            return (await self._in_turn(self._compiled, sql, found, prepared.types))[1].fields
+        await self.desk.refresh()
+        policy = self.desk.database.policy
+        given: list[Any]
+        if values is None:
+            samples = await self._in_turn(parameters.samples, bare(sql), policy)
+            declared = (*prepared.declared, *[0] * len(samples))
+            given = [_LIKE.get(oid, each) for oid, each in zip(declared, samples, strict=False)]
+            self.now = (sql, given, 0)
+        else:
+            given = [plain(value) for value in values[: parameters.count(sql)]]
+        bound = parameters.bind(bare(sql), given)
+        plan = await self._in_turn(parse, bound, policy)
+        return fields(plan, intervals=(prepared.knobs or self.knobs).intervals)
+
+
+def is_read(sql: str) -> bool:
+    """Whether it is a query."""
+    return next(iter(words(sql)), "") in READS or bare(sql).startswith("(")
+
+
+def _check_given(sql: str, values: list[Any]) -> None:
+    if (wanted := parameters.count(sql)) > len(values):
+        raise StatementRefused("42P02", f"${wanted} has no value", "Write the value itself.")
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes."""
+    if isinstance(value, (list, tuple)):
+        return 8 + sum(map(_size, value))
+    return len(value) if isinstance(value, (str, bytes)) else 8
+
+
+def fits(found: list[ResultField] | None, described: list[ResultField] | None) -> bool:
+    """Whether values of some columns can be sent as they were described: a whole number as any number."""
+    if found is None or described is None or len(found) != len(described):
+        return found is described
+    return all(
+        a.name == b.name and (a.oid == b.oid or (a.oid, b.oid) == (INT8, FLOAT8))
+        for a, b in zip(found, described, strict=True)
+    )
+
+
+# values of the types that clients give, to describe a statement with
+_LIKE: dict[int, Any] = {
+    **dict.fromkeys((FLOAT4, FLOAT8, NUMERIC), 0.5),
+    **dict.fromkeys((INT2, INT4, INT8), 1),
+    BOOL: True,
+    DATE: datetime.date(2000, 1, 1),
+    TIMESTAMP: datetime.datetime(2000, 1, 1),
+    TIMESTAMPTZ: datetime.datetime(2000, 1, 1),
+}
+
+
+def inner(sql: str) -> str:
+    """What stands after EXPLAIN or DECLARE, if it stands there."""
+    asked = re.sub(r"^EXPLAIN\s*(\([^)]*\)|(ANALYZE|VERBOSE)\s)*\s*", "", bare(sql), flags=re.IGNORECASE)
+    found = cursors.declared(asked)
+    return asked if found is None else found.sql
+
+
+def _is_catalog(table: Node, own: set[str], named: set[str]) -> bool:
+    schema = table["db"].name.lower() if table.get("db") else ""
+    if schema in ("pg_catalog", "information_schema"):
+        return True
+    if table.this.kind != "Identifier":  # a function
+        inner = table.this.expression if table.this.kind == "Dot" else table.this
+        called = inner.text() or inner.called
+        return any(word in called.lower() for word in ("series", "unnest", "explode", "pg_", "array"))
+    name = table.name.lower()
+    return not schema and name not in own and (name in named or name.startswith("pg_"))
+
+
+def _errors(shown: Answered, rows: list[dict[str, Any]], level: str) -> str:
+    """How wrong the numbers may be: for every column the widest of its intervals."""
+    told = []
+    for name in (each for each in shown.release.columns if f"{each}_low" in shown.release.columns):
+        halves = [
+            max(row[name] - row[f"{name}_low"], row[f"{name}_high"] - row[name])
+            for row in rows
+            if row[name] is not None
+        ]
+        if halves:
+            told.append(f"{name} ± {max(halves):,.4g}")
+    if not told:
+        return ""
+    widest = " (the widest row)" if len(rows) > 1 else ""
+    return f"With probability {level}: {', '.join(told)}{widest}."
