@@ -34,7 +34,7 @@ from tests.reference import Referred
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.sources.schema import Found, kind_of, scale_of
 
 if TYPE_CHECKING:

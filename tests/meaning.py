@@ -65,16 +65,17 @@ from sfumato.queries.plan import (
 )
 from sfumato.queries.relations import joins_of
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sfumato.curator.linear import Ends
     from sfumato.queries.declared import DeclaredTable, Value
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Expression, Having, Plan
+    from sfumato.queries.sql import Dialect
     from sfumato.sources.answers import Answer
     from sfumato.sources.duckdb import DuckDB
 
@@ -332,7 +333,7 @@ def _through(name: str, off: float, inner: Fraction | None) -> float:
         return 2 * size * off + off * off
     if name == "root":
         return math.sqrt(off) if size <= 2 * off else off / math.sqrt(size)
-    if name in ("round", "floor", "ceil"):
+    if name in ("round", "even", "floor", "ceil"):
         return off + 1 if off else 0.0
     return off
 
@@ -437,11 +438,11 @@ def between(sql: str, found: Shown, group: Group, chosen: Chosen, theirs: object
     return isinstance(theirs, (int, float, decimal.Decimal)) and low - step <= Fraction(theirs) <= high + step
 
 
-def totals_without_null_keys(sql: str) -> str:
+def totals_without_null_keys(sql: str, dialect: str = "duckdb") -> str:
     """ "Totals are sums of the released groups": rows in which a key is NULL are in no group."""
     if not re.search(r"\b(ROLLUP|CUBE)\b", sql):
         return sql
-    tree = sqlglot.parse_one(sql, read="duckdb")
+    tree = sqlglot.parse_one(sql, read=dialect)
     assert isinstance(tree, trees.Select)
     group = tree.args["group"]
     named = {each.alias: each.this for each in tree.expressions if isinstance(each, trees.Alias)}
@@ -453,17 +454,17 @@ def totals_without_null_keys(sql: str) -> str:
             tree = tree.where(
                 trees.Not(this=trees.Is(this=trees.paren(inner.copy()), expression=trees.null()))
             )
-    return tree.sql(dialect="duckdb")
+    return tree.sql(dialect=dialect)
 
 
-def divided(sql: str) -> str:
+def divided(sql: str, dialect: str = "duckdb") -> str:
     """ "a division by zero, // and % by zero: NULL" where the engine has infinity, NaN, or an error."""
-    tree = sqlglot.parse_one(sql, read="duckdb")
+    tree = sqlglot.parse_one(sql, read=dialect)
     found = [each.expression for each in tree.find_all(trees.Div, trees.IntDiv, trees.Mod)]
     divisors = [each for each in found if not each.find(trees.AggFunc) and not _is_number(each)]
     for each in reversed(divisors):  # inner ones first
         each.replace(trees.Nullif(this=trees.paren(each.copy()), expression=trees.Literal.number(0)))
-    return tree.sql(dialect="duckdb") if divisors else sql
+    return tree.sql(dialect=dialect) if divisors else sql
 
 
 def _is_number(divisor: trees.Expr) -> bool:
@@ -505,6 +506,10 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
+class EngineFailed(Exception):
+    """A question that the engine itself does not answer."""
+
+
 @dataclass(slots=True)
 class Clean:
     """A policy, rows that keep it, the source that answers and the engine beside it."""
@@ -514,6 +519,7 @@ class Clean:
     folder: Path
     kind: str = "duckdb"  # of source: one of `tests.places.KINDS`
     spend: Guarantee = PRICES[-1]
+    dialect: Dialect = "duckdb"
     source: DuckDB = field(init=False)
     raw: duckdb.DuckDBPyConnection = field(init=False)
 
@@ -526,10 +532,19 @@ class Clean:
 
     def plan(self, sql: str) -> Plan:
         """What is run, with caps for this question where tables were tuned: as `Database.sql` makes it."""
-        policy = self.place.policy
-        plan = parse(sql, policy)
+        policy, statement = self.place.policy, read(sql, self.dialect)
+        plan = statement.plan(policy)
         fitting = resolve(policy, plan, PRIVATE if plan.private_keys else self.spend)
-        return plan if fitting is policy else parse(sql, fitting)
+        return plan if fitting is policy else statement.plan(fitting)
+
+    def engine(self, sql: str) -> list[tuple[Any, ...]]:
+        """What the engine says to a text."""
+        try:
+            return self.raw.execute(
+                counting(divided(totals_without_null_keys(without_limit(sql))))
+            ).fetchall()
+        except duckdb.Error as error:
+            raise EngineFailed(str(error)) from None
 
     def differences(self, sql: str, tally: Tally | None = None) -> list[Difference] | None:
         """What is not as the engine says; None if the question is refused, or fails in the engine itself."""
@@ -548,10 +563,8 @@ class Clean:
             tally.reasons["so many groups take too long here"] += 1
             return None
         try:
-            rows = self.raw.execute(
-                counting(divided(totals_without_null_keys(without_limit(sql))))
-            ).fetchall()
-        except duckdb.Error as error:
+            rows = self.engine(sql)
+        except EngineFailed as error:
             tally.failed += 1
             tally.reasons["engine: " + str(error).split("\n", 1)[0][:90]] += 1
             return None
@@ -664,7 +677,7 @@ def _ordered(
     """Groups in an order that was asked for: what is sorted by runs the same way in both."""
     if not found.plan.order:
         return
-    by, descending = found.plan.order[0]
+    by, descending, _ = found.plan.order[0]
     if is_label(by) and not isinstance(by, KeyOf):
         return
     errors = Errors((None,) * len(found.plan.measures), found.plan.measures)
@@ -1225,7 +1238,7 @@ class Meanings(Grammar):
 
 def shrunk(place: Clean, sql: str, tries: int = 250) -> str:
     """A simpler question that still differs: parts of its tree are left out or replaced by their parts."""
-    best = sqlglot.parse_one(sql, read="duckdb")
+    best = sqlglot.parse_one(sql, read=place.dialect)
     text, left = sql, tries
     improved = True
     while improved and left > 0:
@@ -1235,7 +1248,7 @@ def shrunk(place: Clean, sql: str, tries: int = 250) -> str:
             if left <= 0:
                 break
             try:
-                printed = candidate.sql(dialect="duckdb")
+                printed = candidate.sql(dialect=place.dialect)
                 if len(printed) < len(text) and place.differences(printed):
                     best, text, improved = candidate, printed, True
                     break
@@ -1299,7 +1312,7 @@ def fewer_rows(place: Clean, sql: str) -> Clean:
             while start < len(best.rows[table]):
                 kept = best.rows[table][:start] + best.rows[table][start + size :]
                 rows = {**best.rows, table: kept}
-                tried = Clean(place.place, rows, _fresh(place.folder), place.kind, place.spend)
+                tried = replace(place, rows=rows, folder=_fresh(place.folder))
                 if tried.differences(sql):
                     best = tried
                 else:
@@ -1348,13 +1361,14 @@ def explore(
     shrink: bool = True,
     seconds: float = math.inf,
     without: str = "$^",
+    made: Callable[[str, Path, str], Clean] = clean,
 ) -> Iterator[Found]:
     """Questions about clean policies; what differs."""
     asked, end = 0, time.monotonic() + seconds
     for i in itertools.count():
         with tempfile.TemporaryDirectory() as folder:
             name = f"{seed}-{i}"
-            place = clean(name, Path(folder), kind)
+            place = made(name, Path(folder), kind)
             grammar = Meanings(place.place.policy, random.Random(f"ask {name}"), wild=0.0)
             for _ in range(each):
                 if asked >= count or time.monotonic() > end:

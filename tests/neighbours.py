@@ -40,7 +40,7 @@ import numpy.typing as npt
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.sources.copy import Copy
 from sfumato.sources.duckdb import DuckDB
 from sfumato.sources.prepare import write

@@ -28,6 +28,7 @@ from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.sources.duckdb import DuckDB, prepare, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from sfumato.queries.declared import DeclaredColumn, DeclaredTable
@@ -50,11 +51,16 @@ def columns_for(kind: str, columns: dict[str, str]) -> dict[str, str]:
 
 def fill(connection: duckdb.DuckDBPyConnection, columns: dict[str, str], rows: Rows) -> None:
     """Make the tables and their rows."""
+    fill_with(connection.execute, columns, rows)
+
+
+def fill_with(execute: Callable[..., object], columns: dict[str, str], rows: Rows) -> None:
+    """The same in any engine."""
     for table, declared in columns.items():
-        connection.execute(f"CREATE TABLE {quoted(table)} ({declared})")
+        execute(f"CREATE TABLE {quoted(table)} ({declared})")
         if rows[table]:
             printed = ", ".join(f"({', '.join(map(_text, row))})" for row in rows[table])
-            connection.execute(f"INSERT INTO {quoted(table)} VALUES {printed}")
+            execute(f"INSERT INTO {quoted(table)} VALUES {printed}")
 
 
 def _text(value: str | None) -> str:

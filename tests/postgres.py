@@ -24,7 +24,7 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, LiteralString
 
 import psycopg
 import pytest
@@ -50,11 +50,12 @@ class Server:
         """Where `database` is found, by any process of this user."""
         return f"postgresql://postgres@/{database}?host={self.sockets}&port=5432"
 
-    def create(self) -> str:
+    def create(self, options: LiteralString = "") -> str:
         """The URI of a new, empty database."""
         name = f"fresh_{uuid.uuid4().hex}"
         with psycopg.connect(self.uri(), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            made = sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(options))
+            connection.execute(made)
         return self.uri(name)
 
     def start(self) -> None:

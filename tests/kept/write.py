@@ -34,7 +34,7 @@ from sfumato.curator.release import Cell
 from sfumato.curator.tuning import inserted, section
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database

@@ -25,7 +25,7 @@ from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.measures import Moments
 from sfumato.queries.relations import Scan, Where
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,8 @@ from sfumato.curator.intervals import Errors
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.queries.plan import KeyOf
-from sfumato.queries.sql import parse, tree
+from sfumato.queries.sql import tree
+from sfumato.queries.statement import parse
 from sfumato.queries.syntax import ARGUMENTS
 from sfumato.sources.duckdb import DuckDB
 

@@ -33,7 +33,7 @@ from sfumato.queries.plan import (
     Weighted,
 )
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.queries.words import spoken
 from sfumato.sources.lower import lower
 
@@ -75,8 +75,9 @@ def rendered(sql: str, policy: Policy) -> str:
         lines.append(f"output {output.name} = {short(output.expression)}")
     if plan.having is not None:
         lines.append(f"having {held(plan.having)}")
-    for expression, descending in plan.order:
-        lines.append(f"order {short(expression)} {'descending' if descending else 'ascending'}")
+    for expression, descending, nulls_first in plan.order:
+        told = f"order {short(expression)} {'descending' if descending else 'ascending'}"
+        lines.append(f"{told}, NULLs first" if nulls_first else told)
     if plan.limit is not None:
         lines.append(f"limit {plan.limit}")
     return "\n".join([*lines, *outline(lower(plan)), *texts(plan)]) + "\n"

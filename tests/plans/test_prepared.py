@@ -19,7 +19,7 @@ from tests.support import CLINIC_COLUMNS, COLUMNS, texts
 from sfumato.exact.secret import unseal
 from sfumato.queries.declared import Measured, Tuned, TunedColumn, Tuning
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.sources.answers import EngineStatements
 from sfumato.sources.copy import Copy
 from sfumato.sources.printing import statements

@@ -25,7 +25,7 @@ from sfumato.queries import notation
 from sfumato.queries.cells import PARTS, Combination, Counted
 from sfumato.queries.measures import ByRows
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.sources import lower as lowering
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.lower import lower

@@ -12,7 +12,7 @@ from tests.support import answer
 
 import sfumato as sf
 from sfumato.queries.sensitivity import Watched, derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,6 +16,7 @@ from tests.serving import hospital
 from tests.support import engine
 
 import sfumato as sf
+from sfumato.budget import OpenCharge
 from sfumato.server.desk import owner
 from sfumato.server.desk.deadlines import deadline, doublings, rounded, size_class
 from sfumato.server.desk.desk import Caller, Desk, Settings
@@ -365,6 +366,12 @@ def test_the_deadline_of_a_batch_is_read_from_its_text(tmp_path: Path) -> None:
     db = sf.open(hospital(tmp_path))
     first = "SELECT COUNT(*) FROM visits WHERE ward = 'a; SELECT COUNT(*) FROM visits'"
     batch = db.batch([db.sql(first, epsilon="1"), db.sql(COUNT.sql, epsilon="1")])
-    assert owner._due(db, batch.text, 1.0) == 1.0
-    assert owner._due(db, COUNT.sql, 4.0) == 2.0
-    assert owner._due(db, "tune visits: rows", 1.0) is None
+
+    def due(text: str, pace: float, dialect: str = "duckdb") -> float | None:
+        return owner._due(db, OpenCharge(1, 0.0, "ana", text, dialect), pace)
+
+    assert due(batch.text, 1.0) == 1.0
+    assert due(COUNT.sql, 4.0) == 2.0
+    assert due("tune visits: rows", 1.0) is None
+    only = "SELECT COUNT(*) FROM visits WHERE ward ISNULL OR ward = E'a\\n'"
+    assert due(only, 4.0, "postgres") == due(COUNT.sql, 4.0)

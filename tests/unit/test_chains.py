@@ -13,7 +13,7 @@ from tests.support import engine, rows_made
 
 import sfumato as sf
 from sfumato.queries.relations import FEWEST_JOINED, MOST_JOINED, PAIRS, chains_of, cuts, number_of, sides_of
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.server.desk.deadlines import deadline
 
 if TYPE_CHECKING:

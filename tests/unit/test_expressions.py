@@ -300,6 +300,7 @@ CASES: dict[str, list[Scalar]] = {
     "lower": [call("lower", T)],
     "upper": [call("upper", T)],
     "trim": [call("trim", T)],
+    "strip": [call("strip", T, constant(" a", "text")), call("strip", T, constant("", "text"))],
     "concat": [call("concat", T, text("!")), call("concat", T, T)],
     "substring": [call("substring", T, whole(a), whole(n)) for a in (1, 2, 7) for n in (0, 1, 3, 1000)],
     "left": [call("left", T, whole(n)) for n in (0, 1, 3, 1000)],

@@ -39,6 +39,7 @@ from sfumato.queries.plan import (
     Output,
     Plan,
     Released,
+    Sorting,
     Weighted,
 )
 from sfumato.queries.relations import Scan, Where
@@ -397,7 +398,7 @@ def plan(*outputs: Expression, measures: int = 2, order: tuple[Expression, ...] 
         (),
         (COUNT,) * measures,
         tuple(Output(f"c{i}", each) for i, each in enumerate(outputs)),
-        order=tuple((each, False) for each in order),
+        order=tuple(map(Sorting, order)),
     )
 
 

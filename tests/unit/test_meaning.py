@@ -25,7 +25,8 @@ from sfumato.queries.domains import RULES
 from sfumato.queries.expressions import Call
 from sfumato.queries.measures import Distinct, Kinds, Moments, Spread, Sum
 from sfumato.queries.relations import scalars_of
-from sfumato.queries.sql import parse, tree
+from sfumato.queries.sql import tree
+from sfumato.queries.statement import parse
 from sfumato.queries.syntax import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ TEXTS = (
         "LOWER(s)",
         "UPPER(s)",
         "TRIM(s)",
+        "TRIM(s, ' x')",
         "LEFT(s, 2)",
         "RIGHT(s, 2)",
         "SUBSTRING(s, 2, 2)",

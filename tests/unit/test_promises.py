@@ -21,7 +21,7 @@ from sfumato.errors import InvalidParameter, LedgerError, PolicyError, PromiseBr
 from sfumato.mechanisms import Bound, Distance, Distances, Geometric, Guarantee, Step
 from sfumato.queries import policy as policies
 from sfumato.queries.sensitivity import Watched, derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.utility import guessing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sfumato.queries import forms
 from sfumato.queries import policy as policies
 from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
     from sfumato.curator.database import Database

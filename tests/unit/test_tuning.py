@@ -27,7 +27,7 @@ from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.measures import Moments, Octaves, Sum
 from sfumato.queries.plan import Plan
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -407,7 +407,7 @@ def test_an_average_near_its_tuned_centre_spends_little_on_its_count(tmp_path: P
     with_caps, _ = db.tune("orders", epsilon="50", columns=["amount"])
     declared = replace(db.policy, tables=(replace(db.policy.tables[0], tuning=with_caps),))
     for sql, most in (("", 0.15), (" GROUP BY kind", 0.3)):
-        question = asked(db, f"SELECT AVG(amount) FROM orders{sql}", declared, Guarantee.parse("1"))
+        question = asked(db, read(f"SELECT AVG(amount) FROM orders{sql}"), declared, Guarantee.parse("1"))
         parts = {type(m).__name__: s.bound().epsilon for m, s in steps_of(question)}
         assert parts["Moments"] is not None
         assert 0.05 <= float(parts["Moments"]) <= most
@@ -426,13 +426,13 @@ def test_a_receipt_is_redeemed_by_the_measures_that_it_was_charged_for(
     declared = replace(db.policy, tables=(replace(db.policy.tables[0], tuning=with_caps),))
     sql, price = "SELECT AVG(amount), COUNT(*) FROM orders", Guarantee.parse("1")
     monkeypatch.setattr("sfumato.queries.rewrite._is_narrow", lambda *_: True)
-    once = asked(db, sql, declared, price)
+    once = asked(db, read(sql), declared, price)
     receipt = once.bill().charged(db.ledger)
     monkeypatch.setattr("sfumato.queries.rewrite._is_narrow", lambda *_: False)
-    now = asked(db, sql, declared, price)
+    now = asked(db, read(sql), declared, price)
     assert now.meaning != once.meaning
     release = now.release()
     assert release.receipt.number == receipt.number
     assert release.query.steps == once.query.steps
     assert release.cost.amount == 0
-    assert asked(db, sql, declared, price).release().drawn == release.drawn
+    assert asked(db, read(sql), declared, price).release().drawn == release.drawn

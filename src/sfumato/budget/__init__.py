@@ -12,8 +12,8 @@ choice (Rogers, Roth, Ullman and Vadhan, 2016; Feldman and Zrnic, 2021; Whitehou
 Wang, 2022).
 """
 
-from sfumato.budget.ledger.entries import Draw, Entry, Kept, Receipt
+from sfumato.budget.ledger.entries import Draw, Entry, Kept, OpenCharge, Receipt
 from sfumato.budget.ledger.ledger import Ledger
 from sfumato.budget.ledger.shares import Share
 
-__all__ = ["Draw", "Entry", "Kept", "Ledger", "Receipt", "Share"]
+__all__ = ["Draw", "Entry", "Kept", "Ledger", "OpenCharge", "Receipt", "Share"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
+    from sfumato.queries.sql import Dialect
     from sfumato.queries.units import Unit
     from sfumato.sources.answers import Compiled
 
@@ -66,12 +67,20 @@ class AskedPart(Protocol):
         """Its text."""
 
     @property
+    def dialect(self) -> Dialect:
+        """In which SQL it was written."""
+
+    @property
     def meaning(self) -> list[Any]:
         """What the integers that are drawn for it mean."""
 
     @property
     def former(self) -> Plan:
         """Its plan as it was before questions had a stored form."""
+
+    @property
+    def wrong_readings(self) -> tuple[int, ...]:
+        """The earlier readings of SQL that understood it wrongly."""
 
     def is_meant_by(self, text: str, reading: int) -> bool:
         """Whether a text of the history, as it was once understood, is this question."""
@@ -171,6 +180,20 @@ class Asked(ABC):
             if (keys := self.keys_of(reading)) != self.keys:
                 yield reading, keys
 
+    @property
+    def misread(self) -> tuple[int, ...]:
+        """The charges whose answers were to these words, or known by its name, and to another question: their
+        SQL was read wrongly."""
+        ledger = self.database.ledger
+        if not ledger.readings:
+            return ()
+        readings = {reading for each in self.questions for reading in each.wrong_readings}
+        found = set(ledger.asked_before(self.text_then, readings) if readings else ())
+        for reading, keys in self._earlier:
+            if reading in readings:
+                found |= set(ledger.answered_under(keys, lambda text, way: not self.answers(text, way)))
+        return tuple(sorted(found))
+
     def is_or_was(self, key: str) -> bool:
         """Whether it is, or was, known by this."""
         if key in self.keys:
@@ -237,6 +260,7 @@ class Asked(ABC):
             meaning=tuple(each.meaning for each in self.questions),
             units=self.units,
             tables=tuple(sorted(tables.items())),
+            dialect=self.questions[0].dialect,
         )
 
     def _compiled(self, plan: Plan) -> Compiled:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.curator import names, texts
+from sfumato.curator import names, repairs, texts
 from sfumato.curator.asked import Asked, shown
 from sfumato.curator.question import check_delta
 from sfumato.curator.release import Releases
@@ -61,6 +61,8 @@ class Batch(Asked):
             raise InvalidParameter("questions", "of two databases", "ask those of one database together")
         if any(question.tuning is not None for question in self.questions):
             raise InvalidParameter("questions", "with tune", "tune first (db.tune), or ask each by itself")
+        if len({question.dialect for question in self.questions}) > 1:
+            raise InvalidParameter("questions", "in two dialects", "write all of a batch in one")
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -121,4 +123,6 @@ class Batch(Asked):
         lines.append(
             f"  cost {self.price} together when released ({self.apart} one by one), nothing until then."
         )
+        if self.kept() is None and (misread := self.misread):
+            lines.append(f"  {repairs.told(misread)}")
         return "\n".join(lines)

@@ -19,7 +19,7 @@ from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.queries.units import apart, called, units_of
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def budget_of(keeper: Keeper) -> Budget:
     facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
     others = {called(unit, policy): apart([unit], policy) for unit in units_of(policy)}
     more = (keeper.said.bound, tuple(others.items()) if policy.units else ())
-    return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, policy), *more)
+    return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, keeper.names), *more)
 
 
 def _good_for(policy: Policy, left: Guarantee) -> str:

@@ -22,7 +22,7 @@ from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import former, forms, units
 from sfumato.queries import policy as policies
-from sfumato.queries.parameters import bind
+from sfumato.queries.statement import read
 from sfumato.sources.duckdb import source_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Tuning
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
+    from sfumato.queries.statement import Statement
     from sfumato.sources.source import Source
 
 APART = "other people"  # notes that data are about others than those of another ledger
@@ -60,12 +61,22 @@ class Database(Keeper):
         `tune`, so much of the price is first spent on caps that fit this question: see `Database.tune`.
         `parameters` are the values of $1, $2, ... in the text; a list is one for = ANY ($1).
         """
-        if parameters or "$" in sql:
-            sql = bind(sql, parameters)
+        return self.question(read(sql).bound(parameters), epsilon=epsilon, rho=rho, delta=delta, tune=tune)
+
+    def question(
+        self,
+        statement: Statement,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        delta: Number | None = None,
+        tune: Number | None = None,
+    ) -> Question:
+        """The same for a text that was read before, in whatever dialect."""
         spend = price(self.ledger.total, epsilon, rho, delta)
         if tune is None:
-            return asked(self, sql, self.policy, spend)
-        return tuning.first_tuned(self, sql, spend, tune)
+            return asked(self, statement, self.policy, spend)
+        return tuning.first_tuned(self, statement, spend, tune)
 
     def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
         """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator import show
+from sfumato.curator import repairs, show
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
-from sfumato.curator.repairs import VERSION
 from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.measures import Spread
@@ -128,14 +127,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _repaired(self) -> list[str]:
-        if not self.repaired:
-            return []
-        listed = ", ".join(map(str, self.repaired))
-        return [
-            f"This question was answered before (receipt {listed}) under a reading that was wrong and is "
-            f"repaired in version {VERSION}. That answer stays in the history; this is a new question, with "
-            "a price of its own."
-        ]
+        return [repairs.told(self.repaired)] if self.repaired else []
 
     def _tuned(self) -> list[str]:
         if self.tuning is None:

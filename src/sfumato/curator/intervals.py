@@ -452,6 +452,8 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
                 / ten
                 * (-1 if values[0] < 0 else 1)
             )
+        case "even":
+            return Fraction(round(values[0]))
         case "least" | "smallest":
             return min(values)
     return max(values)
@@ -467,7 +469,7 @@ def _function_ends(name: str, ends: list[Ends]) -> Ends:
             return (near, far) if name == "abs" else (max(0.0, _below(near * near)), _above(far * far))
         case "root":
             return _below(math.sqrt(max(low, 0.0))) if low > 0 else 0.0, _above(math.sqrt(max(high, 0.0)))
-        case "floor" | "ceil" | "round":
+        case "floor" | "ceil" | "round" | "even":
             digits = round(ends[1][0]) if name == "round" else 0
             shift = 10.0**-digits
             return _below(low - shift), _above(high + shift)

@@ -26,6 +26,7 @@ from sfumato.sources.halt import Halt
 if TYPE_CHECKING:
     from sfumato.budget import Ledger, Receipt
     from sfumato.mechanisms import Guarantee, Spend
+    from sfumato.queries.sql import Dialect
     from sfumato.queries.units import Unit
 
 Job = Callable[[Halt | None], Secret[Draw]]  # what is run and drawn; it may be stopped
@@ -51,6 +52,7 @@ class Bill:
     units: tuple[Unit, ...] = ()  # whose neighbours it is about; none: of every unit there is
     tables: tuple[tuple[str, dict[str, Any]], ...] = ()  # that are read, and how each says whose its rows are
     reading: int = READING  # by which the question was understood
+    dialect: Dialect = "duckdb"  # in which it was written
 
     def charged(self, ledger: Ledger) -> Receipt:
         """Its charge, on disk; a charge for the same that is there already is not made again."""
@@ -65,6 +67,7 @@ class Bill:
             units=self.units,
             tables=dict(self.tables),
             reading=self.reading,
+            dialect=self.dialect,
         )
 
 

@@ -21,7 +21,8 @@ from sfumato.queries import former, forms, notation
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.sql import parse, too_deep
+from sfumato.queries.sql import too_deep
+from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
+    from sfumato.queries.sql import Dialect
+    from sfumato.queries.statement import Statement
     from sfumato.sources.answers import Compiled
 
 
@@ -48,7 +51,8 @@ class Question(Asked):
     derivations: tuple[Derivation, ...]
     compiled: Compiled  # what the engine will run: printed here, so that nothing can fail after the charge
     declared: Plan = field(kw_only=True)  # the plan before caps that we choose: what the question is known by
-    policy: Policy | None = None  # that it was asked under; None if it is no text of SQL
+    statement: Statement | None = None  # None if it is no text of SQL
+    policy: Policy | None = None  # that it was asked under
     fitting: Policy | None = None  # the same with caps that we chose
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
     is_part: bool = False  # of what is spent on caps: no question by itself
@@ -67,6 +71,11 @@ class Question(Asked):
     def text_then(self) -> str:
         """The same as it was written before the third reading."""
         return texts.one_line(self.sql)
+
+    @property
+    def dialect(self) -> Dialect:
+        """In which SQL it was written."""
+        return "duckdb" if self.statement is None else self.statement.dialect
 
     # Its price ----------------------------------------------------------------------------------------
 
@@ -106,34 +115,36 @@ class Question(Asked):
 
     def keys_of(self, reading: int) -> tuple[str, ...]:
         """What it was known by while SQL was understood so."""
-        return self.database.names.keys(self._declared(self.sql, reading), self.tuned_for, reading)
+        return self.database.names.keys(self._declared(self.statement, reading), self.tuned_for, reading)
 
     def is_meant_by(self, text: str, reading: int) -> bool:
         """Whether a text of the history, as it was once understood, is this question.
 
-        Where the end of a comment is lost, all that it can have been must be.
+        Where the end of a comment is lost, all that it can have been must be: of what had the name by which
+        it was stored.
         """
-        policy = self.policy or self.database.policy
-        is_same = self.policy is None or text == self.text  # then it has no such comment
-        told = [self.sql] if is_same else list(islice(texts.restored(text), texts.MOST_RESTORED))
+        policy, keys = self.policy or self.database.policy, self.keys_of(reading)
+        own = [self.sql] if self.policy is None or text in (self.text, self.text_then) else []
+        told = () if own and text == self.text else islice(texts.restored(text), texts.MOST_RESTORED)
         meanings = set()
-        for sql in told:
+        for sql in (*own, *told):
             with suppress(QueryRefused):
-                meanings.add(forms.meaning(self._declared(sql, reading), policy))
-        is_all = len(told) < texts.MOST_RESTORED
-        return is_all and meanings == {forms.meaning(self.declared, policy)}
+                plan = self._declared(read(sql), reading)
+                if self.database.names.keys(plan, self.tuned_for, reading) == keys:
+                    meanings.add(forms.meaning(plan, policy))
+        return meanings == {forms.meaning(self.declared, policy)}
 
     def was_meant(self, reading: int) -> bool:
         """Whether its own text meant the same by an earlier reading."""
         policy = self.policy or self.database.policy
-        then = self._declared(self.sql, reading)
+        then = self._declared(self.statement, reading)
         return forms.meaning(then, policy) == forms.meaning(self.declared, policy)
 
-    def _declared(self, sql: str, reading: int) -> Plan:
+    def _declared(self, statement: Statement | None, reading: int) -> Plan:
         """The plan of a text before caps that we choose, as it was once understood."""
-        if self.policy is None:
+        if self.policy is None or statement is None:
             return self.declared
-        return parse(sql, self.policy, self.database.measuring, reading=reading)
+        return statement.plan(self.policy, self.database.measuring, reading=reading)
 
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
@@ -142,10 +153,10 @@ class Question(Asked):
     @property
     def former(self) -> Plan:
         """Its plan as it was then."""
-        if self.policy is None:
+        if self.policy is None or self.statement is None:
             return self.plan
         fitting = resolve(self.policy, self.declared, self.query.asked, is_former=True)
-        return parse(self.sql, fitting, former.measures, reading=notation.READING - 1)
+        return self.statement.plan(fitting, former.measures, reading=notation.READING - 1)
 
     @property
     def meaning(self) -> list[Any]:
@@ -157,12 +168,12 @@ class Question(Asked):
         meaning = former.unmarked(meaning)
         if meaning == self.meaning and (reading == notation.READING or tell_apart(self.plan.values)):
             return self.plan
-        if self.fitting is None:
+        if self.fitting is None or self.statement is None:
             return None
         for way in dict.fromkeys((notation.READING, reading)):  # casts were left out of some values
-            values = parse(self.sql, self.fitting, self.database.measuring, reading=way).values
+            values = self.statement.plan(self.fitting, self.database.measuring, reading=way).values
             if tell_apart(values) and (measures := measured(meaning, values)) is not None:
-                return parse(self.sql, self.fitting, lambda *_, found=measures: found, reading=way)
+                return self.statement.plan(self.fitting, lambda *_, found=measures: found, reading=way)
         return None
 
     # What becomes of it -------------------------------------------------------------------------------
@@ -181,16 +192,16 @@ class Question(Asked):
             self.tuning,
             keeper.said.gains(self.query, self.units, paid=paid),
             "" if paid else self.breaks,
-            () if paid else self._read_wrongly(),
+            () if paid else self.misread,
             "" if paid else too_small(keeper.policy, [self.whole]),
         )
 
-    def _read_wrongly(self) -> tuple[int, ...]:
-        ledger = self.database.ledger
-        if self.policy is None or not ledger.readings:
+    @property
+    def wrong_readings(self) -> tuple[int, ...]:
+        """The earlier readings of SQL that understood it wrongly."""
+        if self.policy is None or self.statement is None:
             return ()
-        readings = wrong_readings(self.sql, self.policy)
-        return ledger.asked_before(self.text_then, readings) if readings else ()
+        return wrong_readings(self.statement, self.policy)
 
     @property
     def engine_sql(self) -> str:
@@ -219,20 +230,25 @@ class Question(Asked):
 
 
 def asked(
-    keeper: Keeper, sql: str, policy: Policy, spend: Guarantee, tuned_for: Guarantee | None = None
+    keeper: Keeper,
+    statement: Statement,
+    policy: Policy,
+    spend: Guarantee,
+    tuned_for: Guarantee | None = None,
 ) -> Question:
     """A question under a policy. What cannot be answered is refused here: free, and no row is read."""
-    first = plan = parse(sql, policy, keeper.measuring)
+    first = plan = statement.plan(policy, keeper.measuring)
     fitting = resolve(policy, plan, spend)
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
-        plan = parse(sql, fitting, keeper.measuring)
+        plan = statement.plan(fitting, keeper.measuring)
     if plan.private_keys and not spend.delta:
-        raise private_keys(plan, keeper.policy, keeper.ledger.total, sql)
-    facts: dict[str, Any] = {"declared": first, "policy": policy, "fitting": fitting}
+        raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
+    facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}
     try:
-        return replace(planned(keeper, sql, plan, spend), **facts, tuned_for=tuned_for)
+        found = planned(keeper, statement.sql, plan, spend)
+        return replace(found, **facts, declared=first, tuned_for=tuned_for)
     except RecursionError:
-        raise too_deep(sql) from None
+        raise too_deep(statement.written) from None
 
 
 def planned(keeper: Keeper, told: str, plan: Plan, spend: Guarantee) -> Question:

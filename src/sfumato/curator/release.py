@@ -347,11 +347,12 @@ class Release:
         groups: tuple[tuple[Value | None, ...], ...],
         vectors: list[tuple[tuple[int, ...], ...]],
     ) -> list[int]:
-        """The groups in the order asked for; ties keep the owner's order, rows without a value come last."""
+        """The groups in the order asked for; ties keep the owner's order. Rows without a value come
+        last, unless the question says otherwise."""
         having, indices = self.plan.having, list(range(len(groups)))
         if having is not None:
             indices = [g for g in indices if _holds(having, errors, vectors[g]) is True]
-        for expression, descending in reversed(self.plan.order):
+        for expression, descending, nulls_first in reversed(self.plan.order):
             if is_label(expression):
                 index = expression.index if isinstance(expression, KeyOf) else -1
                 labels: dict[int, Any] = {
@@ -360,12 +361,14 @@ class Release:
                 }
                 known = [g for g in indices if labels[g] is not None]
                 known.sort(key=labels.__getitem__, reverse=descending)
-                indices = known + [g for g in indices if labels[g] is None]
+                missing = [g for g in indices if labels[g] is None]
+                indices = missing + known if nulls_first else known + missing
                 continue
             values = {g: errors.value(expression, vectors[g]) for g in indices}
             known = [g for g in indices if values[g] is not None]
             known.sort(key=lambda g: values[g] or Fraction(0), reverse=descending)
-            indices = known + [g for g in indices if values[g] is None]
+            missing = [g for g in indices if values[g] is None]
+            indices = missing + known if nulls_first else known + missing
         return indices if self.plan.limit is None else indices[: self.plan.limit]
 
     def _decimals(self, table: list[dict[str, Value | Cell | None]]) -> dict[str, int]:

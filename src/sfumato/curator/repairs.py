@@ -8,6 +8,7 @@ than today.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,12 +16,17 @@ from typing import TYPE_CHECKING
 from sfumato.curator import texts
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, notation
-from sfumato.queries.sql import parse
+from sfumato.queries.precision import adds_finely
+from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sfumato.budget import Entry
+    from sfumato.curator.names import Names
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+    from sfumato.queries.statement import Statement
 
 VERSION = "0.2.0"  # in which readings were repaired
 WRONG = f"answered under a reading repaired in version {VERSION}"
@@ -34,31 +40,55 @@ SUSPECTS = {
 }
 
 
-def wrong_readings(sql: str, policy: Policy) -> tuple[int, ...]:
-    """The readings of SQL, of those before the present one, that understood a question wrongly."""
+def wrong_readings(statement: Statement, policy: Policy) -> tuple[int, ...]:
+    """The readings of SQL, of those before the present one, that understood a question wrongly.
+
+    Until the third one every question was read in one dialect, also those that came in PostgreSQL's.
+    """
+    sql, own = statement.sql, forms.meaning(statement.plan(policy), policy)
+    if statement.dialect != "duckdb" and _meant(sql, policy, notation.READING) != own:
+        return tuple(range(notation.READING))
     return tuple(reading for reading in range(notation.READING) if _is_wrong(sql, reading, policy))
 
 
-def was_wrong(entry: Entry, policy: Policy) -> bool:
+def was_wrong(entry: Entry, names: Names) -> bool:
     """Whether an entry answered a question of this database under a reading that was repaired since."""
-    if entry.kind != "charge" or entry.reading >= notation.READING or entry.database != policy.name:
+    if entry.kind != "charge" or entry.reading >= notation.READING or entry.database != names.policy.name:
         return False
-    suspect = SUSPECTS[entry.reading]
+    if not entry.redeemed:  # nothing was ever answered
+        return False
+    suspect, parts = SUSPECTS[entry.reading], texts.apart(entry.question)
+    key = entry.key if len(parts) == 1 and entry.reading else ""
     return any(
-        _is_wrong(text, entry.reading, policy)
-        for text in texts.apart(entry.question)
+        _is_wrong(text, entry.reading, names.policy, key, names)
+        for text in parts
         if suspect.search(text.replace("(*)", ""))
+    )
+
+
+def told(receipts: Sequence[int]) -> str:
+    """That answers to a question were to another one."""
+    numbers = ", ".join(str(each) for each in receipts)
+    which = f"receipt{'s' if len(receipts) > 1 else ''} {numbers}"
+    return (
+        f"This was answered before ({which}), but its SQL was read wrongly then (repaired in version "
+        f"{VERSION}). That answer is not shown again; a new one is charged."
     )
 
 
 def is_repaired(plan: Plan) -> bool:
     """Whether a question was read wrongly before there were forms."""
-    return bool(plan.repairs) or forms.adds_finely(plan)
+    return bool(plan.repairs) or adds_finely(plan)
 
 
 @lru_cache(maxsize=10_000)
-def _is_wrong(text: str, reading: int, policy: Policy) -> bool:
-    for sql in islice(texts.restored(text), texts.MOST_RESTORED):
+def _is_wrong(text: str, reading: int, policy: Policy, key: str = "", names: Names | None = None) -> bool:
+    """Whether a text was read wrongly; where the end of a comment is lost, the text that had this name."""
+    told = list(islice(texts.restored(text), texts.MOST_RESTORED))
+    found = (
+        told if len(told) == 1 or not key or names is None else _known_by(key, told, reading, names)
+    ) or told
+    for sql in found:
         try:
             plan = parse(sql, policy)
             return (
@@ -72,5 +102,15 @@ def _is_wrong(text: str, reading: int, policy: Policy) -> bool:
     return False
 
 
+def _known_by(key: str, told: list[str], reading: int, names: Names) -> list[str]:
+    """The first of several texts that had a name, by an earlier reading."""
+    for sql in told:
+        with suppress(QueryRefused):
+            if key in names.keys(parse(sql, names.policy, reading=reading), None, reading):
+                return [sql]
+    return []
+
+
 def _meant(sql: str, policy: Policy, reading: int) -> str:
+    """What a text meant, in the dialect that all were read in; nothing if it was refused."""
     return forms.meaning(parse(sql, policy, reading=reading), policy)

@@ -67,14 +67,27 @@ def apart(question: str) -> list[str]:
 
 
 def restored(text: str) -> Iterator[str]:
-    """What a text on one line can have been: a comment that ended with its line may end at any blank.
+    """What a text on one line can have been: a comment that ended with its line may end at any blank. Where
+    SQL goes on after it is tried first.
 
     >>> list(restored("SELECT 1 -- one two"))
     ['SELECT 1 -- one two', 'SELECT 1 --\\none two', 'SELECT 1 -- one\\ntwo']
+    >>> next(restored("SELECT COUNT(*) -- of all FROM visits"))
+    'SELECT COUNT(*) -- of all\\nFROM visits'
     """
-    yield text
     open_ = (start for _, start, end in signs(text) if text.startswith("--", start) and text[end - 1] != "\n")
-    if (comment := next(open_, None)) is not None:
-        for found in re.finditer(" ", text):
-            if found.start() > comment:
-                yield from restored(f"{text[: found.start()]}\n{text[found.end() :]}")
+    comment = next(open_, None)
+    blanks = [] if comment is None else [each for each in re.finditer(" ", text) if each.start() > comment]
+    likely = [each for each in blanks if _GOES_ON.match(text, each.end())]
+    for found in likely:
+        yield from restored(f"{text[: found.start()]}\n{text[found.end() :]}")
+    yield text
+    for found in blanks:
+        if found not in likely:
+            yield from restored(f"{text[: found.start()]}\n{text[found.end() :]}")
+
+
+_GOES_ON = re.compile(
+    r"(?:FROM|WHERE|AND|OR|GROUP|HAVING|ORDER|LIMIT|JOIN|LEFT|INNER|ON|USING|UNION|SELECT|WITH|CASE|WHEN|THEN"
+    r"|ELSE|END|AS|IN|NOT|BETWEEN|LIKE|IS|FILTER|COUNT|SUM|AVG|MIN|MAX)\b|[,()=<>+*/;-]"
+)

@@ -26,7 +26,7 @@ from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.measures import Octaves
 from sfumato.queries.plan import Plan
 from sfumato.queries.rows import domain_of
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import DeclaredColumn, DeclaredTable
     from sfumato.queries.relations import Relation
+    from sfumato.queries.statement import Statement
 
 
 def tune(
@@ -121,7 +122,7 @@ def _centre(
     sql = f'SELECT AVG("{names[0]}") FROM "{names[1]}"'
     others = [replace(t, tuning=tuning if t.name == table.name else None) for t in keeper.policy.tables]
     policy = replace(keeper.policy, tables=tuple(others))
-    release = replace(asked(keeper, sql, policy, spend), is_part=True).release()
+    release = replace(asked(keeper, read(sql), policy, spend), is_part=True).release()
     (cell,) = release.exact()[0].values()
     assert isinstance(cell, Cell)
     assert cell.value is not None
@@ -170,7 +171,9 @@ class FirstTuned(Question):
         tables = {name: tune(keeper, name, each, columns)[0] for name, columns in wanted.items()}
         tuned = [replace(t, tuning=tables.get(t.name, t.tuning)) for t in keeper.policy.tables]
         policy = replace(keeper.policy, tables=tuple(tuned))
-        return asked(keeper, self.sql, policy, self.query.asked, tuned_for=self.for_caps).release()
+        assert self.statement is not None
+        price = self.query.asked
+        return asked(keeper, self.statement, policy, price, tuned_for=self.for_caps).release()
 
     def _check(self) -> None:
         """Refuse what would be refused later, when a part of it is spent."""
@@ -184,13 +187,14 @@ class FirstTuned(Question):
             raise PromiseBroken(keeper.policy.name, str(price), str(left), told)
 
 
-def first_tuned(keeper: Keeper, sql: str, spend: Guarantee, part: Number) -> FirstTuned:
+def first_tuned(keeper: Keeper, statement: Statement, spend: Guarantee, part: Number) -> FirstTuned:
     """A question whose whole price this is, of which so much is for caps."""
     for_caps = Guarantee.read(**{spend.currency: part})
     if for_caps.amount >= spend.amount:
         advice = f"give less than the price, which is {spend}: a tenth of it is often right"
         raise InvalidParameter("tune", part, advice)
-    question = asked(keeper, sql, keeper.policy, spend.of(spend.amount - for_caps.amount, spend.delta))
+    rest = spend.of(spend.amount - for_caps.amount, spend.delta)
+    question = asked(keeper, statement, keeper.policy, rest)
     if not tuned_by(keeper.policy, question.plan):
         told = "leave it out: no table of this question has persons whose rows are capped"
         raise InvalidParameter("tune", part, told)

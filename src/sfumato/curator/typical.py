@@ -60,7 +60,7 @@ def uses(plan: Plan) -> Uses:
     """
     if len(plan.measures) == 1:
         return Uses(())
-    shown = [output.expression for output in plan.outputs] + [expression for expression, _ in plan.order]
+    shown = [output.expression for output in plan.outputs] + [each.by for each in plan.order]
     shown += _compared(plan.having)
     asked = [each for each in shown if not isinstance(each, KeyOf)]
     middles = _middles(plan)

@@ -28,6 +28,7 @@ from sfumato.queries.plan import (
     Number,
     Output,
     Plan,
+    Sorting,
 )
 from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
 from sfumato.queries.relations import Where
@@ -361,6 +362,8 @@ class _Asking:
             return Arithmetic(_ARITHMETIC[node.kind], left, right)
         if node.kind in _WHOLE:
             return Function(_WHOLE[node.kind], (self.number_shown(node.this),))
+        if node.kind == "Round" and node.arguments.get("even"):
+            return Function("even", (self.number_shown(node.this),))
         if node.kind == "Round":
             digits = self.reader.whole(node.get("decimals"), Scope(()), -9, 9)
             assert isinstance(digits, Constant)
@@ -369,7 +372,10 @@ class _Asking:
         if node.kind in ("Least", "Greatest"):
             parts = tuple(self.number_shown(each) for each in (node.this, *node.nodes()))
             return Function("smallest" if node.kind == "Least" else "largest", parts)
-        if node.kind == "Cast" and node["to"].text() in ("DOUBLE", "FLOAT", "DECIMAL"):
+        if node.kind == "Cast" and node["to"].text() == "DECIMAL":
+            places = Number(Fraction(self.reader.decimals(node["to"])))
+            return Function("round", (self.number_shown(node.this), places))
+        if node.kind == "Cast" and node["to"].text() in ("DOUBLE", "FLOAT"):
             return self.number_shown(node.this)
         if node.kind == "Star" or (node.kind == "Column" and node.this.kind == "Star"):
             self.text.refuse(node, "* would show rows", _ROWS)
@@ -453,15 +459,16 @@ class _Asking:
                     return self.number_shown(item.this)
         return self.number_shown(node)
 
-    def order(self, outputs: tuple[Output, ...]) -> tuple[tuple[Expression, bool], ...]:
+    def order(self, outputs: tuple[Output, ...]) -> tuple[Sorting, ...]:
         node = self.select.get("order")
         if node is None:
             return ()
         self.text.allow(node)
-        found: list[tuple[Expression, bool]] = []
+        found: list[Sorting] = []
         for item in node.nodes():
             self.text.allow(item)
-            found.append((self.ordered(item.this, outputs), bool(item.arguments.get("desc"))))
+            ways = [bool(item.arguments.get(name)) for name in ("desc", "nulls_first")]
+            found.append(Sorting(self.ordered(item.this, outputs), *ways))
         return tuple(found)
 
     def ordered(self, node: Node, outputs: tuple[Output, ...]) -> Expression:

@@ -378,7 +378,7 @@ def longest(text: Scalar) -> int | None:
             return count if known is None else min(known, count)
         case Call("to text", (inner,)):
             return {"integer": 20, "boolean": 5, "date": 10}.get(inner.domain.kind, longest(inner))
-        case Call("trim" | "nullif", (inner, *_)):
+        case Call("trim" | "strip" | "nullif", (inner, *_)):
             return longest(inner)
         case Call("concat", parts):
             lengths = [longest(each) for each in parts]
@@ -521,6 +521,7 @@ RULES: dict[str, Rule] = {
     "lower": _texts,
     "upper": _texts,
     "trim": _texts,
+    "strip": _texts,
     "concat": _texts,
     "substring": _sliced,
     "left": _sliced,

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sfumato.queries import former
-from sfumato.queries.expressions import Call, Field, fields
 from sfumato.queries.notation import (
     EXACTLY,
     READING,
@@ -30,10 +29,11 @@ from sfumato.queries.notation import (
     text,
     value,
 )
+from sfumato.queries.precision import deciding, is_fine
 from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where, folds_of, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Measured
@@ -74,7 +74,7 @@ def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> 
     form: dict[str, Form] = {
         "form": EXACT_FORM if is_told else FORM,
         "place": place,
-        "rows": relation(plan.relation, policy, used, write, _decisive(plan) if is_told else frozenset()),
+        "rows": relation(plan.relation, policy, used, write, deciding(plan) if is_told else frozenset()),
         "keys": [key(each, write) for each in plan.keys],
         "wanted": wanted(plan.wanted, write) if plan.wanted else [each.form for each in plan.measures],
     }
@@ -88,56 +88,6 @@ def _tells(plan: Plan) -> bool:
 
 def _adds_numbers(fold: Folded) -> bool:
     return fold.function in ("sum", "avg") and fold.value is not None and fold.value.domain.kind == "number"
-
-
-def adds_finely(plan: Plan) -> bool:
-    """Whether a person's sum of doubles is more than added up: once it was taken on its column's grid."""
-    folds = dict(folds_of(plan.relation))
-    return any(name in folds and folds[name].exponent is not None for name in _decisive(plan))
-
-
-def _decisive(plan: Plan) -> frozenset[str]:
-    """The columns of which the exact value decides: that are more than added up as they are."""
-    added = [value for each in plan.wanted if each.of_moments for value in each.values if _is_bare(value)]
-    found = _names(each for each in plan.measured if each not in added)
-    pending = [plan.relation]
-    while pending:  # what a relation is made of comes after it
-        match pending.pop():
-            case Where(inner, condition):
-                found |= _names([condition])
-                pending.append(inner)
-            case Join(_, left, right, on):
-                found |= _names([] if on is None else [on])
-                pending += (left, right)
-            case Among(inner, value, other, other_value):
-                found |= _names(each for each in (value, other_value) if each is not None)
-                pending += (inner, other)
-            case Union(number, parts):
-                for inner, columns in parts:
-                    found |= _passed(number, columns, found)
-                    pending.append(inner)
-            case Fold(number, inner, by, folds):
-                found |= _names(by) | _passed(number, [each.value for each in folds], found)
-                pending.append(inner)
-    return frozenset(found)
-
-
-def _passed(number: int, columns: Sequence[Scalar | None], decisive: set[str]) -> set[str]:
-    """The columns that decide, of what a relation makes of others: also where it hands on what decides."""
-    return _names(
-        each
-        for i, each in enumerate(columns)
-        if each is not None and (not _is_bare(each) or f"t{number}.{i}" in decisive)
-    )
-
-
-def _names(values: Iterable[Scalar]) -> set[str]:
-    return {field.name for each in values for field in fields(each)}
-
-
-def _is_bare(value: Scalar) -> bool:
-    inner = value.arguments[0] if isinstance(value, Call) and value.function == "clamp" else value
-    return isinstance(inner, Field)
 
 
 def relation(
@@ -177,8 +127,8 @@ def _folded(fold: Folded, write: Writing, is_decisive: bool) -> Form:
         return [fold.function, None]
     mark = []
     if write in (exact, meant) and _adds_numbers(fold):
-        is_fine = is_decisive and fold.exponent is not None
-        mark = [EXACTLY] if fold.value.domain.adds_exactly else [FINELY] if is_fine else []
+        mark = [EXACTLY] if fold.value.domain.adds_exactly else []
+        mark = [FINELY] if is_decisive and is_fine(fold) else mark
     return [fold.function, write(fold.value), *mark]
 
 

@@ -284,6 +284,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "lower": lambda text: _letters(text, str.lower),
     "upper": lambda text: _letters(text, str.upper),
     "trim": lambda text: _trimmed(text),
+    "strip": lambda text, signs: text.strip(signs) if signs else text,
     "concat": _concat,
     "substring": _substring,
     "left": lambda text, count: text[:count],

@@ -28,7 +28,7 @@ FUNCTIONS = {
         *("and", "or", "not", "is null", "=", "<>", "<", "<=", ">", ">=", "in", "case", "coalesce", "nullif"),
         *("+", "-", "*", "/", "//", "%", "negate", "abs", "sign", "floor", "ceil", "round", "sqrt"),
         *("least", "greatest", "bucket", "like", "ilike", "starts with", "contains", "lower", "upper"),
-        *("trim", "concat", "substring", "left", "right", "length", "part", "trunc", "diff"),
+        *("trim", "strip", "concat", "substring", "left", "right", "length", "part", "trunc", "diff"),
         *("to date", "to number", "to single", "to decimal", "to integer", "to text", "clamp", "sane"),
     )
 }

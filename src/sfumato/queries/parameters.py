@@ -1,7 +1,7 @@
 """Values that come beside the text: $1, $2, ...
 
-A value is put into the text as a literal of its type before the text is read. The text is the analyst's own,
-read by whitelist like any other, so this adds nothing that she could not have typed.
+A value takes the place of its $1 in the tree of the text, as a literal of its type: whatever can be said by a
+value could have been typed. In the history the text stands with its values in place.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import numbers
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from sfumato.errors import InvalidParameter, QueryRefused, SyntaxRefused
-from sfumato.queries.lexing import signs
-from sfumato.queries.sql import tree
-from sfumato.queries.syntax import Missing
+from sfumato.errors import InvalidParameter, SyntaxRefused
+from sfumato.queries.sql import replaced, values_of
+from sfumato.queries.syntax import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sfumato.queries.declared import DeclaredColumn, Kind, Value
     from sfumato.queries.policy import Policy
-    from sfumato.queries.syntax import Node
+    from sfumato.queries.sql import Dialect
 
     Given = Value | Decimal | Sequence["Given"] | None
 
@@ -35,8 +34,6 @@ def count(sql: str) -> int:
     >>> count("SELECT COUNT(*) FROM visits WHERE age > $2 AND ward = '$7'")
     2
     """
-    if "$" not in sql:
-        return 0
     most = max((number for number, _, _ in values_of(sql)), default=0)
     if most > MOST_PARAMETERS:
         raise SyntaxRefused(
@@ -67,20 +64,6 @@ def bind(sql: str, values: Sequence[Given]) -> str:
     return replaced(sql, lambda number: literal(values[number - 1]))
 
 
-def values_of(sql: str) -> list[tuple[int, int, int]]:
-    """The numbers of all values in a text, and where they stand."""
-    return [(int(sql[start + 1 : end]), start, end) for sign, start, end in signs(sql) if sign == "value"]
-
-
-def replaced(sql: str, put: Callable[[int], str]) -> str:
-    """The text with something in the place of each value."""
-    parts, place = [], 0
-    for number, start, end in values_of(sql):
-        parts += [sql[place:start], put(number)]
-        place = end
-    return "".join([*parts, sql[place:]])
-
-
 def literal(value: Given) -> str:
     """A value as SQL.
 
@@ -93,9 +76,7 @@ def literal(value: Given) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case datetime.datetime():
-            if value.tzinfo is not None:
-                value = value.astimezone(datetime.UTC)
-            return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
+            return f"TIMESTAMP '{_told(value)}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case str():
@@ -106,6 +87,13 @@ def literal(value: Given) -> str:
             return f"ARRAY[{', '.join(map(literal, value))}]"
     text = format(_number(value), "f")
     return f"({text})" if text.startswith("-") else text
+
+
+def _told(moment: datetime.datetime) -> str:
+    """A moment in words, by the clock of UTC."""
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC)
+    return moment.replace(tzinfo=None).isoformat(sep=" ")
 
 
 def _number(value: object) -> Decimal:
@@ -122,72 +110,81 @@ def _number(value: object) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
 
 
-def kinds(sql: str, policy: Policy) -> list[Kind]:
-    """Of which kind each value probably is, from what stands beside it; text where nothing tells.
+def kinds(tree: Node, most: int, policy: Policy) -> list[Kind]:
+    """Of which kind each of so many values probably is, from what stands beside it; text where nothing tells.
 
     For clients that ask before they send.
     """
     found: dict[int, Kind] = {}
-    for node, nodes in _places(sql):
+    for node, nodes in _places(tree):
         kind = _kind(node, nodes, policy)
         for each in nodes:
             if _is_value(each):
                 found.setdefault(int(each.name), kind)
-    return [found.get(n + 1, "text") for n in range(count(sql))]
+    return [found.get(n + 1, "text") for n in range(most)]
 
 
-def lists(sql: str) -> set[int]:
-    """The numbers of the values that are lists: those in ANY ($1) or ALL ($1).
-
-    >>> lists("SELECT COUNT(*) FROM visits WHERE ward = ANY ($1) AND age > $2")
-    {1}
-    """
-    inside = [_inside(node) for node, _ in _places(sql) if _is_any(node)]
+def lists(tree: Node) -> set[int]:
+    """The numbers of the values that are lists: those in ANY ($1) or ALL ($1)."""
+    inside = [_inside(node) for node in tree.walk() if _is_any(node)]
     return {int(each.name) for each in inside if _is_value(each)}
 
 
-def read(sql: str, dialect: str = "duckdb") -> Node:
-    """The tree of a text whose values are still to come: each is a node of the kind Placeholder.
-
-    The parser takes $1,$ for the beginning of a quoted text, so it is given names instead.
-    """
-    if _NAME in sql.lower():
-        raise SyntaxRefused(f"names cannot begin with {_NAME}", "Take another name.", sql=sql)
-    found = tree(replaced(sql, lambda number: f" {_NAME}{number} "), dialect)
-    for node in found.walk():
-        if node.kind == "Column" and node.name.startswith(_NAME):
-            node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(_NAME)}
-    return found
-
-
-_NAME = "sfumato_value_"
-
-
 def _is_value(node: Node) -> bool:
-    """Whether it is $1; others, such as ? or :name, are refused by whoever reads the question."""
+    """Whether it is $1; others, such as ? or :name, are refused when the question is read."""
     return node.kind == "Placeholder" and node.name.isdecimal()
 
 
-def _places(sql: str) -> list[tuple[Node, list[Node]]]:
-    """Every node of a text and its parts; none if it cannot be read, which whoever binds it will say."""
-    try:
-        return [(node, _parts(node)) for node in read(sql).walk()]
-    except (QueryRefused, Missing):
-        return []
+def filled(tree: Node, values: Sequence[Given], dialect: Dialect) -> Node:
+    """The tree with its values in place; what holds none of them is not copied."""
+    if _is_value(tree):
+        return _literal(values[int(tree.name) - 1], tree, dialect)
+    changed: dict[str, Node | list[Node] | str | bool] = {}
+    for name, value in tree.arguments.items():
+        if isinstance(value, Node):
+            put = filled(value, values, dialect)
+            if put is not value:
+                changed[name] = put
+        elif isinstance(value, list):
+            puts = [filled(each, values, dialect) for each in value]
+            if any(new is not old for new, old in zip(puts, value, strict=True)):
+                changed[name] = puts
+    if not changed:
+        return tree
+    return Node(tree.kind, {**tree.arguments, **changed}, tree.start, tree.end, tree.called)
 
 
-def place(sql: str, values: Sequence[Given], at: int) -> int:
-    """Where something stands in a text that stands so far in it with its values in place.
+def _literal(value: Given, place: Node, dialect: Dialect) -> Node:
+    """The node that `literal` would be read as, in the place of another."""
 
-    >>> place("SELECT $1 AND x", (True,), 16)
-    14
-    """
-    shift = 0
-    for number, start, end in values_of(sql):
-        if start + shift < at:
-            grown = len(literal(values[number - 1])) - (end - start)
-            shift += min(grown, at - start - shift)
-    return at - shift
+    def made(kind: str, **arguments: Node | list[Node] | str | bool) -> Node:
+        return Node(kind, arguments, place.start, place.end)
+
+    def moment(text: str, kind: str) -> Node:
+        target = made("DataType", this=kind, nested=False)
+        return made("Cast", this=made("Literal", this=text, is_string=True), to=target)
+
+    match value:
+        case None:
+            return made("Null")
+        case bool():
+            return made("Boolean", this=value)
+        case datetime.datetime():
+            return moment(_told(value), "TIMESTAMPNTZ" if dialect == "duckdb" else "TIMESTAMP")
+        case datetime.date():
+            return moment(value.isoformat(), "DATE")
+        case str():
+            return made("Literal", this=value, is_string=True)
+        case list() | tuple():
+            return made("Array", expressions=[_literal(each, place, dialect) for each in value])
+    text = format(_number(value), "f")
+    number = made("Literal", this=text.lstrip("-"), is_string=False)
+    return made("Paren", this=made("Neg", this=number)) if text.startswith("-") else number
+
+
+def _places(tree: Node) -> list[tuple[Node, list[Node]]]:
+    """Every node of a tree and its parts."""
+    return [(node, _parts(node)) for node in tree.walk()]
 
 
 _CASTS: dict[str, Kind] = {
@@ -265,13 +262,13 @@ def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
     return "number" if node.kind in _COUNTING else "text"
 
 
-def samples(sql: str, policy: Policy) -> list[Given]:
-    """A value for every parameter with which the text can be read: to describe its columns, not to answer.
+def samples(tree: Node, most: int, policy: Policy) -> list[Given]:
+    """A value for each of so many parameters with which the text can be read: to describe its columns.
 
     Where a parameter is compared with a column that has keys, it is one of them.
     """
     found: dict[int, Value] = {}
-    for node, nodes in _places(sql):
+    for node, nodes in _places(tree):
         kind = _kind(node, nodes, policy)
         keys = [column.keys for column in _columns(nodes, policy) if column.keys]
         inner = [each.this if each.kind == "Cast" else each for each in nodes]
@@ -279,8 +276,8 @@ def samples(sql: str, policy: Policy) -> list[Given]:
             if _is_value(each):
                 known = keys[0][0] if keys and node.kind in _COMPARING else None
                 found[int(each.name)] = known or found.get(int(each.name), _SAMPLES[kind])
-    many = lists(sql)
-    single = [found.get(n + 1, "a") for n in range(count(sql))]
+    many = lists(tree)
+    single = [found.get(n + 1, "a") for n in range(most)]
     return [(value,) if n in many else value for n, value in enumerate(single, 1)]
 
 

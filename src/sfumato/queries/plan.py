@@ -12,7 +12,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sfumato.queries.expressions import fields
 from sfumato.queries.relations import scalars_of
@@ -129,14 +129,15 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of released numbers: square, root, abs, round (to digits), least, greatest.
+    """A function of released numbers: square, root, abs, round (to digits), even (rounded, from the middle to
+    the even neighbour), least, greatest.
 
     The least and the greatest have no value where one of their arguments has none; the smallest and the
     largest, which an analyst asks for, leave it out.
     """
 
     name: Literal[
-        "square", "root", "abs", "round", "floor", "ceil", "least", "greatest", "smallest", "largest"
+        "square", "root", "abs", "round", "even", "floor", "ceil", "least", "greatest", "smallest", "largest"
     ]
     arguments: tuple[Expression, ...]
 
@@ -185,6 +186,14 @@ class Output:
     expression: Expression
 
 
+class Sorting(NamedTuple):
+    """What rows are sorted by, and how."""
+
+    by: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The whole question."""
@@ -195,7 +204,7 @@ class Plan:
     outputs: tuple[Output, ...]
     sets: tuple[tuple[int, ...], ...] = ()  # of keys, by which totals are shown; none: all keys
     having: Having | None = None
-    order: tuple[tuple[Expression, bool], ...] = ()  # (what, descending)
+    order: tuple[Sorting, ...] = ()
     limit: int | None = None
     wanted: tuple[Aggregate, ...] = ()  # what the measures are for
     repairs: tuple[str, ...] = ()  # what in it was once read otherwise, and wrongly
@@ -258,7 +267,7 @@ class Plan:
     @property
     def selects(self) -> bool:
         """Whether which rows are shown depends on released numbers."""
-        by_value = any(not isinstance(expression, KeyOf) for expression, _ in self.order)
+        by_value = any(not isinstance(each.by, KeyOf) for each in self.order)
         many = self.private_keys or bool(self.sets)
         cut = self.limit is not None and (many or self.limit < self.size)
         return self.having is not None or (by_value and cut)

@@ -29,7 +29,6 @@ _PLAIN = {
     "Sqrt": "sqrt",
     "Lower": "lower",
     "Upper": "upper",
-    "Trim": "trim",
     "Length": "length",
 }
 _TEXT_CONDITIONS = {"Like": "like", "ILike": "ilike", "StartsWith": "starts with", "Contains": "contains"}
@@ -187,6 +186,11 @@ class Reader:
                     self.call(node, "coalesce", self.value(each, scope), empty) for each in node.nodes()
                 ]
                 return self.call(node, "concat", *listed)
+            case "Trim":
+                signs = [] if node.get("expression") is None else [self.value(node.expression, scope)]
+                if not all(isinstance(each, Constant) and each.domain.kind == "text" for each in signs):
+                    text.refuse(node, "TRIM takes signs that are written out", "Write: TRIM(x, ' .')")
+                return self.call(node, "strip" if signs else "trim", self.value(node.this, scope), *signs)
             case "Left" | "Right":
                 count = self.whole(node.expression, scope, 0, 1000)
                 return self.call(node, kind.lower(), self.value(node.this, scope), count)
@@ -275,7 +279,7 @@ class Reader:
         if isinstance(inner, Constant) and inner.domain.numeric and kind == "number":
             return self._cast_literal(inner, target)
         if target.text() == "DECIMAL" and inner.domain.numeric:
-            return self.call(node, "to decimal", inner, constant(self._decimals(target), "integer"))
+            return self.call(node, "to decimal", inner, constant(self.decimals(target), "integer"))
         if target.text() == "FLOAT" and inner.domain.numeric:
             return self.call(node, "to single", inner)
         if inner.domain.kind == kind and inner.domain.scale is None and not inner.domain.held:
@@ -297,7 +301,7 @@ class Reader:
         if target.text() == "DECIMAL":
             if not target.nodes():
                 return constant(float(value), "number", literal.domain.decimals)
-            digits = self._decimals(target)
+            digits = self.decimals(target)
             exact = evaluate(literal, None)
             return constant(float(apply("to decimal", [exact, digits])), "number", digits)
         single = target.text() == "FLOAT"
@@ -306,7 +310,7 @@ class Reader:
             self.text.refuse(target, "that number is too large for it", "Write a smaller number.")
         return constant(number, "number")
 
-    def _decimals(self, target: Node) -> int:
+    def decimals(self, target: Node) -> int:
         """How many decimals a DECIMAL has: three, if it does not say."""
         given = [each.text() or each.name for each in target.nodes()]
         if not given:

@@ -1,9 +1,8 @@
-"""From SQL text to a plan, by whitelist.
+"""From SQL text to a tree of our own nodes.
 
-The parser library turns the text into a tree, which is copied into nodes of our own here (no other file knows
-the library); `reading`, `rows` and `asking` read them node by node and build a `Plan` from what they know.
-Nothing of the analyst's text is kept: the engine sees SQL printed from the plan (law 8). Every refusal is
-decided here, from the text and the policy alone, so it is free.
+The parser library turns the text into its tree, which is copied here: no other file knows the library. Two
+dialects are read, DuckDB's and PostgreSQL's. Values that come beside the text ($1, $2, ...) are nodes of the
+kind Placeholder.
 """
 
 from __future__ import annotations
@@ -11,59 +10,67 @@ from __future__ import annotations
 import enum
 import logging
 import re
+from bisect import bisect_left
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ParseError, TokenError
 
 from sfumato.errors import SyntaxRefused
-from sfumato.queries.asking import ask
-from sfumato.queries.notation import READING
-from sfumato.queries.rewrite import rewrite
-from sfumato.queries.syntax import Missing, Node, Text, word
+from sfumato.queries.lexing import signs
+from sfumato.queries.syntax import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from sfumato.queries.asking import Measuring
-    from sfumato.queries.plan import Plan
-    from sfumato.queries.policy import Policy
-
+Dialect = Literal["duckdb", "postgres"]
 LONGEST_QUESTION = 20_000  # characters of SQL
 DEEPEST = 120  # levels of nodes
+VALUE = "sfumato_value_"  # how $1 is spelled for the parser, which takes $1,$ for the beginning of a text
 
 
-def parse(sql: str, policy: Policy, measuring: Measuring = rewrite, *, reading: int = READING) -> Plan:
-    """The plan of one SELECT, or a refusal that says what to write instead.
+class _AtTheServer(Postgres):
+    """PostgreSQL's grammar, and the words that we have beside it."""
 
-    `measuring` chooses the measures of its aggregates: those that a stored release has, for example. With an
-    earlier `reading` it is understood as it was then: from the first on, which was the first to be noted.
-    """
-    try:
-        return _asked(tree(sql), Text(sql, policy, reading), measuring)
-    except RecursionError:
-        raise too_deep(sql) from None
+    class Tokenizer(Postgres.Tokenizer):
+        KEYWORDS = {**Postgres.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012  # the library's way
+
+    class Parser(Postgres.Parser):  # type: ignore[valid-type, misc]  # the library makes it an attribute
+        FUNCTIONS = {  # noqa: RUF012  # the library's way
+            **{name: made for name, made in Postgres.Parser.FUNCTIONS.items() if name != "DATE_PART"},
+            **{
+                name: DuckDB.Parser.FUNCTIONS[name]
+                for name in ("QUANTILE_CONT", "QUANTILE_DISC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
+            },
+        }
 
 
-def tree(sql: str, dialect: str = "duckdb") -> Node:
+_GRAMMARS: dict[Dialect, Any] = {"duckdb": "duckdb", "postgres": _AtTheServer}
+
+
+def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
     """The tree of one statement."""
     if len(sql) > LONGEST_QUESTION:
         raise SyntaxRefused(f"the query is longer than {LONGEST_QUESTION} characters", "Write a shorter one.")
     if any("\ud800" <= letter <= "\udfff" for letter in sql):
         raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
+    _check_words(sql, dialect)
+    spelled = replaced(sql, lambda number: f" {VALUE}{number} ")
     try:
         with _silence():
-            statements = sqlglot.parse(sql, dialect=dialect)
+            statements = sqlglot.parse(spelled, dialect=_GRAMMARS[dialect])
         if len(statements) != 1 or statements[0] is None:
             number = sum(statement is not None for statement in statements)
             raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
         found = _node(statements[0], 0)
         if found is not None:
-            return found
+            return found if spelled == sql else _with_values(found, sql)
     except ParseError as error:
-        raise _syntax(sql, error) from None
+        raise _syntax(sql, spelled, error) from None
     except TokenError:
         start = _unclosed(sql)
         problem = f"this is not SQL: something opened at character {start + 1} is never closed"
@@ -82,11 +89,75 @@ def too_deep(sql: str) -> SyntaxRefused:
     )
 
 
-def _asked(tree: Node, text: Text, measuring: Measuring) -> Plan:
-    try:
-        return ask(tree, text, measuring)
-    except Missing as missing:
-        text.refuse(missing.node, f"{word(missing.node)} lacks an argument", "Write all of them.")
+def values_of(sql: str) -> list[tuple[int, int, int]]:
+    """The numbers of all values in a text, and where they stand."""
+    if "$" not in sql:
+        return []
+    return [(int(sql[start + 1 : end]), start, end) for sign, start, end in signs(sql) if sign == "value"]
+
+
+def replaced(sql: str, put: Callable[[int], str]) -> str:
+    """The text with something in the place of each value."""
+    parts, place = [], 0
+    for number, start, end in values_of(sql):
+        parts += [sql[place:start], put(number)]
+        place = end
+    return "".join([*parts, sql[place:]])
+
+
+def _check_words(sql: str, dialect: Dialect) -> None:
+    if VALUE in sql.lower():
+        raise SyntaxRefused(f"names cannot begin with {VALUE}", "Take another name.", sql=sql)
+    if dialect == "postgres" and (found := _joined_to_a_number(sql)) is not None:
+        told = "letters stand directly after a number"
+        raise SyntaxRefused(told, "Write a blank between them, or leave the _ out.", sql=sql, span=found)
+
+
+def _joined_to_a_number(sql: str) -> tuple[int, int] | None:
+    """Where a name begins in the middle of a number, as in 1_000, which the parser takes for 1 AS _000."""
+    place, bare = 0, []
+    for sign, start, end in signs(sql):
+        if sign in ("closed", "open", "value"):
+            bare.append((place, start))
+            place = end
+    for first, last in (*bare, (place, len(sql))):
+        pattern = r"(?<![\w.])\d+\.?\d*(?![eE][+-]?\d)[A-Za-z_]\w*"
+        if (found := re.search(pattern, sql[first:last])) is not None:
+            return first + found.start(), first + found.end()
+    return None
+
+
+def _with_values(tree: Node, sql: str) -> Node:
+    """The tree of a text in which values are spelled as names: they become nodes of their own, and every
+    node stands where it stands in the text that was given."""
+    places = _Places(sql)
+    for node in tree.walk():
+        if node.kind == "Column" and node.name.startswith(VALUE):
+            node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(VALUE)}
+        if node.start >= 0:
+            node.start, node.end = places.given(node.start), places.given(node.end + 1) - 1
+    return tree
+
+
+class _Places:
+    """Where things stand in a text that are found in it once its values are spelled out."""
+
+    def __init__(self, sql: str) -> None:
+        self.values = values_of(sql)
+        self.starts: list[int] = []  # of the values that are spelled out
+        shift = 0
+        for number, start, end in self.values:
+            self.starts.append(start + shift)
+            shift += len(f" {VALUE}{number} ") - (end - start)
+
+    def given(self, at: int) -> int:
+        """The same place in the text that was given; all of a value is its beginning, or its end."""
+        index = bisect_left(self.starts, at) - 1
+        if index < 0:
+            return at
+        number, start, end = self.values[index]
+        beyond = at - self.starts[index] - len(f" {VALUE}{number} ")
+        return end + beyond if beyond >= 0 else start
 
 
 def _node(tree: exp.Expr, depth: int) -> Node | None:
@@ -150,17 +221,19 @@ def _chain(tree: exp.Expr, depth: int) -> Node | None:
     return Node(type(tree).__name__, {"expressions": parts})
 
 
-def _syntax(sql: str, error: ParseError) -> SyntaxRefused:
+def _syntax(sql: str, spelled: str, error: ParseError) -> SyntaxRefused:
     first = error.errors[0] if error.errors else {}
     start = len(first.get("start_context") or "")
     word = first.get("highlight") or ""
     line, column = first.get("line"), first.get("col")
-    start = _offset(sql, line, column, word) if line and column else start
+    start = _offset(spelled, line, column, word) if line and column else start
+    places = _Places(sql)
+    start, end = places.given(start), places.given(start + max(1, len(word)))
     told = first.get("description") or ""
     problem = f"this is not SQL: {'it cannot be parsed' if not told or '<' in told else told}"
     if line and column:
-        problem += f", at line {line}, column {max(1, column - len(word) + 1)}"
-    return SyntaxRefused(problem, "Fix the marked place.", sql=sql, span=(start, start + max(1, len(word))))
+        problem += f", at line {line}, column {start - sql.rfind(chr(10), 0, start)}"
+    return SyntaxRefused(problem, "Fix the marked place.", sql=sql, span=(start, max(end, start + 1)))
 
 
 @contextmanager

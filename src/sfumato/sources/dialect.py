@@ -88,6 +88,7 @@ DUCKDB = Dialect(
         "lower": "(LOWER({0}) COLLATE C)",
         "upper": "(UPPER({0}) COLLATE C)",
         "trim": "(TRIM({0}) COLLATE C)",
+        "strip": "(TRIM({0}, {1}) COLLATE C)",
         "left": "(LEFT({0}, {1}) COLLATE C)",
         "right": "(RIGHT({0}, {1}) COLLATE C)",
         "substring": "(SUBSTRING({0}, {1}, {2}) COLLATE C)",

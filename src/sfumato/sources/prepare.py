@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import SourceError
 from sfumato.queries.policy import RESERVED
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.sources.copy import MARK, ROWS, UNIT, Copy
 from sfumato.sources.dialect import DUCKDB
 from sfumato.sources.printing import after_from, expression, literal, quoted

@@ -74,7 +74,7 @@ BORDERS = {  # how long units of time are, and when one begins
 COMPARED = ("=", "<>", "<", "<=", ">", ">=", "within")
 TEXTS = (
     *("like", "ilike", "starts with", "contains", "lower", "upper", "trim", "left", "right", "substring"),
-    *("concat", "length"),
+    *("strip", "concat", "length"),
 )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ARITHMETIC = ("+", "-", "*", "negate", "abs", "round", "to decimal")
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=")
-_TEXTS = ("lower", "upper", "trim", "left", "right", "substring", "concat")
+_TEXTS = ("lower", "upper", "trim", "strip", "left", "right", "substring", "concat")
 
 
 def lowered(scalar: Scalar, column: Columns) -> Expression:

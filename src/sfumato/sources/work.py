@@ -115,6 +115,7 @@ OPERATIONS: dict[str, str] = {
     "lower": "",
     "upper": "",
     "trim": "blanks at both ends",
+    "strip": "these signs at both ends",
     "left": "so many letters",
     "right": "so many letters",
     "substring": "from a place on, so many letters",

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 Wish = dict[str, Any]  # what is to be written; and what came of it
 ACCEPT = "sfumato budget POLICY --accept"
 CHUNK = 5000  # entries that are read at a time
-# beside what was run: the price asked for every part, what numbers mean, how the text was understood
-STORED = ("asked", "meaning", "reading")
+# beside what was run: the price asked for every part, what numbers mean, how the text was understood, and in
+# which dialect it was written, if not in the first
+STORED = ("asked", "meaning", "reading", "dialect")
 
 
 class Limit(NamedTuple):

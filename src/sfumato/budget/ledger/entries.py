@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Draw = tuple[tuple[int | str, ...], ...]  # one vector a step: integers, or the names of what was chosen
 SECOND = 10**6  # times are whole numbers of microseconds
 SEEN = 16  # letters of a head that are shown
+FIRST_DIALECT = "duckdb"  # of SQL: all that was charged before dialects were noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,16 @@ class Receipt:
 
     def __str__(self) -> str:
         return f"receipt {self.number}-{self.head[:SEEN]}: {self.price}"
+
+
+class OpenCharge(NamedTuple):
+    """A charge whose release is not stored."""
+
+    number: int
+    at: float
+    analyst: str
+    question: str
+    dialect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,8 @@ class Entry:
     spent: Guarantee
     redeemed: bool
     reading: int = 0  # of SQL, by which it was understood; 0: before prices and meanings were stored
+    dialect: str = FIRST_DIALECT  # in which it was written
+    key: str = ""  # what the question was known by
     units: Units = ()  # whose neighbours it is about; none: every unit's
 
 

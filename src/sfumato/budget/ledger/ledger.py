@@ -35,7 +35,7 @@ from sfumato.budget.accounting.loss import PrivacyLoss
 from sfumato.budget.ledger import record, shares, subjects
 from sfumato.budget.ledger.bodies import DataBody
 from sfumato.budget.ledger.chain import Chain, Wish
-from sfumato.budget.ledger.entries import SECOND, Draw, Entry, Kept, Receipt, Record
+from sfumato.budget.ledger.entries import FIRST_DIALECT, SECOND, Draw, Entry, Kept, Receipt, Record
 from sfumato.budget.ledger.entries import units as in_units
 from sfumato.budget.ledger.queue import Queue
 from sfumato.budget.ledger.shelf import Charged, Shelf, reading_of
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sfumato.budget.ledger.chain import Home, Limit, Withdrawn
+    from sfumato.budget.ledger.entries import OpenCharge
     from sfumato.budget.ledger.shares import Share
     from sfumato.budget.ledger.subjects import Units
     from sfumato.mechanisms import Guarantee, Spend
@@ -155,6 +156,7 @@ class Ledger:
         units: Sequence[Sequence[str]] = (),
         tables: Mapping[str, dict[str, Any]] | None = None,
         reading: int = 1,
+        dialect: str = FIRST_DIALECT,
     ) -> Receipt:
         """Put a charge on disk, or refuse.
 
@@ -163,15 +165,17 @@ class Ledger:
         kept. `slack` is what a spend without a pure epsilon may take of delta, `asked` the price that was
         asked for every part of it, if that is not what it costs. `units` says whose neighbours it is about;
         `tables` how each table that is read says whose its rows are, which must not change; `reading` how the
-        question was understood.
+        question was understood, `dialect` in which SQL it was written.
         """
         price = self.price_of(spend, slack)
         if analyst:
             shares.check_printable(analyst)
         if self.body is not None:
             self.body.claim()
+        written = {} if dialect == FIRST_DIALECT else {"dialect": dialect}
         found = self._submit(
             {
+                **written,
                 "act": "ask",
                 "key": key,
                 "spend": record.write(spend),
@@ -276,8 +280,14 @@ class Ledger:
 
     @_plainly
     def asked_before(self, question: str, readings: Collection[int]) -> tuple[int, ...]:
-        """Charges of this database for a text, understood by one of these readings."""
+        """Charges of this database for a text, understood by one of these readings and answered."""
         return self._shelf.read_as(question, self.name, readings)
+
+    @_plainly
+    def answered_under(self, keys: Sequence[str], wanted: Answers) -> tuple[int, ...]:
+        """The charges with a stored release under these keys whose text and reading are wanted."""
+        stored = self._shelf.stored(keys, None)
+        return tuple(each.line.number for each, _ in stored if wanted(each.question, each.reading))
 
     @property
     @_plainly
@@ -379,22 +389,10 @@ class Ledger:
         return tuple(self.chain.lines("charge", "restored")), {topic.split("/")[1] for (topic,) in topics}
 
     @_plainly
-    def open_charges(self, after: int) -> tuple[int, tuple[tuple[int, float, str, str], ...]]:
-        """Charges of this database after a number whose release is not stored (their numbers, moments,
-        analysts and questions), and the last number there is."""
-        rows = self.store.read(
-            "SELECT c.number, c.at, c.body FROM entries c WHERE c.number > ? AND c.kind = 'charge'"
-            " AND NOT EXISTS (SELECT 1 FROM entries r"
-            " WHERE r.topic = 'release/' || CAST(c.number AS TEXT) || '/0')"
-            " ORDER BY c.number",
-            (after,),
-        )
-        last, found = self.chain.last().number, [(number, at, json.loads(body)) for number, at, body in rows]
-        return last, tuple(
-            (number, at / SECOND, body.get("analyst", ""), body.get("question", ""))
-            for number, at, body in found
-            if body.get("database") == self.name
-        )
+    def open_charges(self, after: int) -> tuple[int, tuple[OpenCharge, ...]]:
+        """The last number there is, and the charges of this database after a number whose release is not
+        stored."""
+        return self.chain.last().number, self._shelf.open_charges(after, self.name)
 
     @_plainly
     def entries(self) -> tuple[Entry, ...]:
@@ -726,6 +724,8 @@ class Ledger:
             spent=self.chain.guarantee(line.spent, line.delta_spent),
             redeemed=redeemed,
             reading=reading_of(body),
+            dialect=body.get("dialect", FIRST_DIALECT),
+            key=(line.found or "").rpartition("/")[2],
             units=tuple(tuple(unit) for unit in body.get("unit", ())),
         )
 

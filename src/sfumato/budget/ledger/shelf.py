@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.accounting import filters
 from sfumato.budget.ledger import record
-from sfumato.budget.ledger.entries import ALL, Record, units
+from sfumato.budget.ledger.entries import ALL, FIRST_DIALECT, SECOND, OpenCharge, Record, units
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -148,14 +148,37 @@ class Shelf:
         return frozenset(self._readings)
 
     def read_as(self, question: str, name: str, readings: Collection[int]) -> tuple[int, ...]:
-        """The numbers of charges of a database for a text, understood by one of these readings."""
-        sql = "SELECT number, body FROM entries WHERE kind = 'charge' AND body LIKE ? ORDER BY number"
+        """The numbers of released charges of a database for a text, understood by one of these readings."""
+        sql = (
+            f"SELECT c.number, c.body FROM entries c WHERE c.kind = 'charge' AND c.body LIKE ? AND {STORED}"
+            " ORDER BY c.number"
+        )
         told = json.dumps(question).replace("\\", "_")  # in a pattern it would need another one
         rows = [(number, json.loads(body)) for number, body in self.chain.store.read(sql, (f"%{told}%",))]
         return tuple(
             number
             for number, body in rows
             if body["question"] == question and body["database"] == name and reading_of(body) in readings
+        )
+
+    def open_charges(self, after: int, name: str) -> tuple[OpenCharge, ...]:
+        """The charges of a database after a number whose release is not stored."""
+        rows = self.chain.store.read(
+            f"SELECT c.number, c.at, c.body FROM entries c WHERE c.number > ? AND c.kind = 'charge'"
+            f" AND NOT {STORED} ORDER BY c.number",
+            (after,),
+        )
+        found = [(number, at / SECOND, json.loads(body)) for number, at, body in rows]
+        return tuple(
+            OpenCharge(
+                number,
+                at,
+                body.get("analyst", ""),
+                body.get("question", ""),
+                body.get("dialect", FIRST_DIALECT),
+            )
+            for number, at, body in found
+            if body.get("database") == name
         )
 
 

@@ -307,7 +307,7 @@ class Desk:
 
     def _asked(self, database: Database, wanted: Wanted) -> Question:
         price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
-        question = database.sql(wanted.sql, **price, parameters=wanted.parameters)
+        question = database.question(wanted.read(), **price)
         self._due([question.plan])  # looks at public tables, which takes a moment for the first time
         return question
 

@@ -6,16 +6,15 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sfumato.curator import show
+from sfumato.curator import show, texts
 from sfumato.curator.database import fitting
 from sfumato.curator.files import rewrite
 from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries import policy as policies
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import parse
 from sfumato.server.desk.deadlines import deadline
 from sfumato.server.desk.watch import stopped_after
 
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
-    from sfumato.budget import Ledger
+    from sfumato.budget import Ledger, OpenCharge
     from sfumato.curator.database import Database
     from sfumato.queries.policy import Policy
+    from sfumato.queries.sql import Dialect
     from sfumato.server.desk.people import Person
 
 LATE = "late"  # notes in the ledger of answers that came late or failed
@@ -131,9 +131,10 @@ def count_open(ledger: Ledger, after: int, now: float, age: float) -> int:
     """Count as failed what was charged long ago and never released: a worker may have been killed, or a disk
     full. Up to which number everything is settled."""
     last, found = ledger.open_charges(after)
-    for number, at, who, _ in found:
-        if now - at < age:
-            return number - 1
+    for charge in found:
+        if now - charge.at < age:
+            return charge.number - 1
+        who, number = charge.analyst, charge.number
         if who and not any(note.get("receipt") == number for note in ledger.notes(LATE, who)):
             note_late(ledger, who, number, 0, failed=True)
     return last
@@ -168,29 +169,24 @@ def running(
     ledger = database.ledger
     first = max(-1, int(ledger.head.partition("-")[0]) - LOOKED)
     found = []
-    for number, at, who, question in ledger.open_charges(first)[1]:
-        due = _due(database, question, pace)
+    for charge in ledger.open_charges(first)[1]:
+        due, at = _due(database, charge, pace), charge.at
         last = LONG if due is None else stopped_after(due, stop_after)
         if now < at + last + (due or 0):
             moments = [None, None] if due is None else [_moment(at + due), _moment(at + last)]
-            facts = {"receipt": number, "analyst": who, "question": question, "charged": _moment(at)}
-            found.append({**facts, "due": moments[0], "stopped": moments[1]})
+            facts = {"receipt": charge.number, "analyst": charge.analyst, "question": charge.question}
+            found.append({**facts, "charged": _moment(at), "due": moments[0], "stopped": moments[1]})
     return found
 
 
-def _due(database: Database, question: str, pace: float) -> float | None:
+def _due(database: Database, charge: OpenCharge, pace: float) -> float | None:
     """How long after its charge a question is due; None if its text does not tell."""
-    is_batch = re.match(r"batch of \d+: ", question)
-    parts = question[is_batch.end() :].split("; ") if is_batch else [question]
-    total, text = 0.0, ""
-    for part in parts:
-        text = f"{text}; {part}" if text else part  # a text in quotes may hold what parts are split by
-        try:
-            plan = parse(text, database.policy)
-        except QueryRefused:
-            continue
-        total, text = total + deadline(plan, database.policy, pace, database.alike), ""
-    return None if text else total
+    policy, dialect = database.policy, cast("Dialect", charge.dialect)
+    try:
+        plans = [parse(text, policy, dialect=dialect) for text in texts.apart(charge.question)]
+    except QueryRefused:
+        return None
+    return sum(deadline(plan, policy, pace, database.alike) for plan in plans)
 
 
 def looked(ledger: Ledger, who: str) -> None:

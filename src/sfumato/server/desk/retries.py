@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, KeyReused
 from sfumato.queries.sql import LONGEST_QUESTION
+from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
     from sfumato.budget import Ledger
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sfumato.curator.question import Question
     from sfumato.curator.release import Release, Releases
     from sfumato.queries.parameters import Given
+    from sfumato.queries.statement import Statement
 
 LONGEST_KEY = 200
 
@@ -30,11 +32,18 @@ class Wanted:
     delta: str | None = None
     tune: str | None = None
     parameters: tuple[Given, ...] = ()
+    statement: Statement | None = None  # the text as it was read, if it was
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What it is remembered by; 1 and True are equal, and not the same."""
-        return self.sql, self.epsilon, self.rho, self.delta, self.tune, repr(self.parameters)
+        given = tuple((type(value).__name__, repr(value)) for value in self.parameters)
+        dialect = "" if self.statement is None else self.statement.dialect
+        return self.sql, dialect, self.epsilon, self.rho, self.delta, self.tune, given
+
+    def read(self) -> Statement:
+        """What it says, with its values in place."""
+        return (self.statement or read(self.sql)).bound(self.parameters)
 
     @property
     def is_long(self) -> bool:
@@ -86,9 +95,9 @@ class Retried:
         if not noted or noted[-1]["version"] != version or not self.asked.is_or_was(noted[-1]["key"]):
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
                 raise KeyReused(
-                    "what was asked under this idempotency key is paid for, but data or policy changed, "
-                    "so it cannot be shown under it any more. Nothing more was spent. Ask under another key: "
-                    "that is a new question."
+                    "what was asked under this idempotency key is paid for, but the data, the policy or the "
+                    "reading of its SQL has changed, so it cannot be shown under this key any more. Nothing "
+                    "more was spent. Ask under another key: that is a new question."
                 )
             price, left = self.asked.price, self.asked.database.left
             if price.amount > left.amount or price.delta > left.delta or self.asked.breaks:

@@ -605,7 +605,7 @@ def _wanted(body: dict[str, Any]) -> Wanted:
     if "sql" not in body:
         raise Malformed('there is no question. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
     values = [_parameter(value) for value in body.get("parameters", [])]
-    price = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
+    price: dict[str, Any] = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
     return Wanted(body["sql"], **price, parameters=tuple(values))
 
 

@@ -28,7 +28,7 @@ from sfumato.errors import (
 from sfumato.exact.coins import SystemCoins
 from sfumato.queries import parameters
 from sfumato.queries.sql import LONGEST_QUESTION
-from sfumato.server.catalog.values import TEXT, UNKNOWN, fitted, plain, read
+from sfumato.server.catalog.values import TEXT, UNKNOWN, fitted, read
 from sfumato.server.desk import scram
 from sfumato.server.desk.access import say
 from sfumato.server.desk.desk import Bucket, Caller, Recent
@@ -37,12 +37,12 @@ from sfumato.server.postgres.frames import Broken, MessageBody, TooLarge, compla
 from sfumato.server.postgres.settings import REPORTED, bare, split
 from sfumato.server.postgres.statements import (
     MANY,
+    ParsedQuery,
     Portal,
     PreparedStatement,
     Result,
     StatementRefused,
     Statements,
-    inner,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sfumato.queries.syntax import Node
     from sfumato.server.desk.desk import Desk
     from sfumato.server.desk.people import Person
 
@@ -72,7 +71,7 @@ class PostgresServer:
     def __init__(self, desks: dict[str, Desk], context: ssl.SSLContext | None, folder: Path) -> None:
         self.desks, self.context, self._folder = desks, context, folder
         self.sessions: dict[int, Session] = {}  # by their secret
-        self.kinds: Recent[Node | str] = Recent(KNOWN)
+        self.parsed: Recent[ParsedQuery] = Recent(KNOWN)
         self._servers: list[asyncio.Server] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -154,7 +153,7 @@ class Session(Statements):
     def __init__(
         self, door: PostgresServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        super().__init__(door.kinds, next(iter(door.desks.values())))
+        super().__init__(door.parsed, next(iter(door.desks.values())))
         self._door, self._reader, self._writer = door, reader, writer
         self.secret = SystemCoins().bits(31)
         self.active = time.monotonic()
@@ -393,7 +392,7 @@ class Session(Statements):
         elif not statements:
             self.out += message(b"I")
         for start, sql in statements[: MANY if len(statements) <= MANY else 0]:
-            self.now = (sql, (), start)
+            self.now = (sql, start)
             if not await self._guarded(self._simply, sql):
                 break
             if len(self.out) > FULL:
@@ -433,7 +432,7 @@ class Session(Statements):
     async def _bind(self, body: MessageBody) -> None:
         portal, name = body.text(), body.text()
         prepared = self._statement(name)
-        self.now = (prepared.sql, (), 0)
+        self.now = (prepared.sql, 0)
         forms = [body.int16() for _ in body.many()]
         contents: list[bytes | None] = []
         for _ in body.many():
@@ -469,7 +468,7 @@ class Session(Statements):
         kind, name = body.take(1), body.text()
         if kind == b"S":
             prepared = self._statement(name)
-            self.now = (prepared.sql, (), 0)
+            self.now = (prepared.sql, 0)
             await self.infer(prepared)
             types = b"".join(struct.pack("!I", oid or TEXT) for oid in prepared.types)
             self.out += message(b"t", struct.pack("!H", len(prepared.types)) + types)
@@ -477,13 +476,13 @@ class Session(Statements):
             prepared.fields, prepared.is_described = found, True
         else:
             portal = self.portal(name)
-            self.now = (portal.prepared.sql, portal.values, 0)
+            self.now = (portal.prepared.sql, 0)
             found, formats = await self.shape_of(portal), portal.formats
         self.out += message(b"n") if found is None else frames.described(found, formats)
 
     async def _execute(self, body: MessageBody) -> None:
         portal, most = self.portal(body.text()), body.int32()
-        self.now = (portal.prepared.sql, portal.values, 0)
+        self.now = (portal.prepared.sql, 0)
         result = await self.result_of(portal)
         if not bare(portal.prepared.sql):
             self.out += message(b"I")
@@ -552,14 +551,9 @@ class Session(Statements):
 
     def _place(self, told: str, at: int) -> int:
         """Where in the text that came, counted from 1, something stands in a question that was read."""
-        sql, values, start = self.now
-        if (found := sql.find(told)) >= 0:
-            return start + found + at + 1
-        asked = inner(sql)
-        used = [plain(value) for value in values[: parameters.count(asked)]]
-        if not used or parameters.bind(asked, used) != told:
-            return 0
-        return start + max(0, sql.find(asked)) + parameters.place(asked, used, at) + 1
+        sql, start = self.now
+        found = sql.find(told)
+        return start + found + at + 1 if found >= 0 else 0
 
     async def _flush(self) -> None:
         if self.out:

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sfumato.errors import AccessDenied, QueryRefused, SyntaxRefused
+from sfumato.errors import AccessDenied, SyntaxRefused
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import parameters
-from sfumato.queries.sql import parse
+from sfumato.queries.statement import read
 from sfumato.queries.syntax import Node
 from sfumato.server.catalog import catalog as catalogs
 from sfumato.server.catalog.lookup import Lookup
@@ -40,6 +40,7 @@ from sfumato.server.postgres.settings import SessionSettings, assignment, bare, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfumato.queries.statement import Statement
     from sfumato.server.catalog.evaluate import CatalogQuery
     from sfumato.server.desk.desk import Answered, Caller, Desk, Recent
 
@@ -79,6 +80,22 @@ class Result:
     level: str = ""  # of the intervals of its rows
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query that was read: about the catalog, or a question."""
+
+    is_catalog: bool
+    statement: Statement | None  # None if it is a query of asyncpg that the parser does not read
+    refusal: SyntaxRefused | None = None  # if it cannot be read
+
+    @property
+    def tree(self) -> Node:
+        """Its tree; whoever asks for it hears why there is none."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
+        return Node(catalogs.TYPEINFO) if self.statement is None else self.statement.tree
+
+
 @dataclass(slots=True)
 class PreparedStatement:
     """A statement that waits for its values."""
@@ -108,8 +125,8 @@ class Portal:
 class Statements:
     """The statements of one connection, and the settings that they change."""
 
-    def __init__(self, kinds: Recent[Node | str], desk: Desk) -> None:
-        self.kinds, self.desk = kinds, desk
+    def __init__(self, parsed: Recent[ParsedQuery], desk: Desk) -> None:
+        self.parsed, self.desk = parsed, desk
         self.caller: Caller | None = None
         self.token = ""
         self.knobs = SessionSettings()
@@ -118,7 +135,7 @@ class Statements:
         self.prepared: dict[str, PreparedStatement] = {}
         self.portals: dict[str, Portal] = {}
         self.stopping = False
-        self.now: tuple[str, Sequence[Any], int] = ("", (), 0)  # a statement, its values, where it begins
+        self.now: tuple[str, int] = ("", 0)  # a statement, and where it begins
         self._farewell = ("", "", "")
         self._catalog: tuple[Any, catalogs.Catalog] | None = None
 
@@ -130,10 +147,10 @@ class Statements:
         word = next(iter(words(sql)), "")
         self._check(word)
         if word in READS or sql.lstrip().startswith("("):
-            found = await self._kind(sql)
-            if isinstance(found, str):
+            found = await self._parsed(sql)
+            if not found.is_catalog:
                 return await self._question(sql, values, prepared)
-            return await self._look_up(sql, found, prepared, values)
+            return await self._look_up(sql, found.tree, prepared, values)
         match word:
             case "EXPLAIN":
                 return await self._explain(sql, values)
@@ -160,40 +177,37 @@ class Statements:
             raise AccessDenied(told)
         self.caller = replace(self.caller, person=person)
 
-    async def _kind(self, sql: str) -> Node | str:
-        """The tree of a query about the catalog, or a word for a question."""
+    async def _parsed(self, sql: str) -> ParsedQuery:
+        """A query, read once: whoever sends the same again finds it here."""
         key = (id(self.desk.database), sql)  # it depends on the tables of the policy
-        if (known := self.kinds.get(key)) is not None:
+        if (known := self.parsed.get(key)) is not None:
             return known
-        found = await self._in_turn(self._kind_of, sql)
-        self.kinds.put(key, found)
+        found = await self._in_turn(self._read, sql)
+        self.parsed.put(key, found)
         return found
 
     async def _in_turn(self, act: Callable[..., T], *arguments: Any) -> T:
         assert self.caller is not None
         return await self.desk.in_turn(self.caller, act, *arguments)
 
-    def _kind_of(self, sql: str) -> Node | str:
+    def _read(self, sql: str) -> ParsedQuery:
         if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
-            return Node(catalogs.TYPEINFO)  # of asyncpg, which the parser does not read
-        found: Node | str = "question"
+            return ParsedQuery(True, None)  # of asyncpg, which the parser does not read
         try:
-            read = parameters.read(bare(sql), "postgres")
-            tables = [each for each in read.walk() if each.kind == "Table"]
-            named = {each.alias.lower() for each in read.walk() if each.kind == "CTE"}
-            own = {table.name.lower() for table in self.desk.database.policy.tables}
-            if all(_is_catalog(each, own, named) for each in tables):
-                found = read
-        except QueryRefused:
-            pass  # whoever reads it as a question says what is wrong with it
-        return found
+            found = read(bare(sql), "postgres")
+        except SyntaxRefused as refusal:
+            return ParsedQuery(False, None, refusal)
+        tables = [each for each in found.tree.walk() if each.kind == "Table"]
+        named = {each.alias.lower() for each in found.tree.walk() if each.kind == "CTE"}
+        own = {table.name.lower() for table in self.desk.database.policy.tables}
+        return ParsedQuery(all(_is_catalog(each, own, named) for each in tables), found)
 
     async def _question(self, sql: str, values: list[Any], prepared: PreparedStatement) -> Result:
         assert self.caller is not None
         self.desk.check_role(self.caller, "owner", "analyst")
         knobs = prepared.knobs or self.knobs
         _check_given(sql, values)
-        wanted = self._wanted(sql, values, knobs)
+        wanted = await self._wanted(sql, values, knobs)
         if prepared.is_described:
             question = await self.desk.question(self.caller, wanted)
             if not fits(fields(question.plan, intervals=knobs.intervals), prepared.fields):
@@ -212,8 +226,8 @@ class Statements:
         self._notice(shown, rows, knobs)
         return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
 
-    def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
-        price = knobs.price()
+    async def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
+        price, found = knobs.price(), await self._parsed(sql)
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
@@ -229,8 +243,11 @@ class Statements:
                 "sfumato.budget",
                 "Nothing was spent.",
             )
+        if found.refusal is not None:
+            raise found.refusal.with_traceback(None)
         used = values[: parameters.count(sql)]
-        return Wanted(bare(sql), **price, parameters=tuple(plain(value) for value in used))
+        given = tuple(plain(value) for value in used)
+        return Wanted(bare(sql), **price, parameters=given, statement=found.statement)
 
     def _notice(self, shown: Answered, rows: list[dict[str, Any]], knobs: SessionSettings) -> None:
         """What it cost and how wrong it may be."""
@@ -290,8 +307,9 @@ class Statements:
         if not is_read(asked):
             told = "EXPLAIN explains a question"
             raise SyntaxRefused(told, "Write: EXPLAIN SELECT ...", sql=sql)
-        if isinstance(await self._kind(asked), str):
-            explanation = await self.desk.explain(self.caller, self._wanted(asked, values, self.knobs))
+        if not (await self._parsed(asked)).is_catalog:
+            wanted = await self._wanted(asked, values, self.knobs)
+            explanation = await self.desk.explain(self.caller, wanted)
             lines = repr(explanation).splitlines()
         else:
             lines = ["answered from the policy; free"]
@@ -515,16 +533,16 @@ class Statements:
         if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN", "DECLARE"):
             return
         sql = inner(prepared.sql)
-        found = await self._kind(sql)
-        if isinstance(found, str):
-            policy = self.desk.database.policy
-            kinds = await self._in_turn(parameters.kinds, sql, policy)
-            lists = await self._in_turn(parameters.lists, sql)
+        found = await self._parsed(sql)
+        if found.is_catalog:
+            lookup, _ = await self._in_turn(self._compiled, sql, found.tree, prepared.types)
+            inferred = lookup.types
+        else:
+            policy, most = self.desk.database.policy, parameters.count(sql)
+            kinds = [] if found.statement is None else parameters.kinds(found.tree, most, policy)
+            lists = set() if found.statement is None else parameters.lists(found.tree)
             inferred = [OF_KIND[kind] for kind in kinds]
             inferred = [array_of(oid) if n in lists else oid for n, oid in enumerate(inferred, 1)]
-        else:
-            lookup, _ = await self._in_turn(self._compiled, sql, found, prepared.types)
-            inferred = lookup.types
         inferred += [0] * len(prepared.types)
         prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
 
@@ -550,21 +568,20 @@ class Statements:
         if not is_read(sql):
             return None
         self._check_person()
-        found = await self._kind(sql)
-        if not isinstance(found, str):
-            return (await self._in_turn(self._compiled, sql, found, prepared.types))[1].fields
+        found = await self._parsed(sql)
+        if found.is_catalog:
+            return (await self._in_turn(self._compiled, sql, found.tree, prepared.types))[1].fields
         await self.desk.refresh()
-        policy = self.desk.database.policy
+        policy, most, tree = self.desk.database.policy, parameters.count(sql), found.tree
         given: list[Any]
         if values is None:
-            samples = await self._in_turn(parameters.samples, bare(sql), policy)
+            samples = parameters.samples(tree, most, policy)
             declared = (*prepared.declared, *[0] * len(samples))
             given = [_LIKE.get(oid, each) for oid, each in zip(declared, samples, strict=False)]
-            self.now = (sql, given, 0)
         else:
-            given = [plain(value) for value in values[: parameters.count(sql)]]
-        bound = parameters.bind(bare(sql), given)
-        plan = await self._in_turn(parse, bound, policy)
+            given = [plain(value) for value in values[:most]]
+        assert found.statement is not None
+        plan = await self._in_turn(found.statement.bound(given).plan, policy)
         return fields(plan, intervals=(prepared.knobs or self.knobs).intervals)
 
 

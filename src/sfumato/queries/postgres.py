@@ -1,0 +1,696 @@
+"""What a question means in PostgreSQL, written in the SQL that is read here.
+
+The two dialects share nearly all their words; a few of them mean something else. Here the tree of a question
+is rewritten, before it is read, so that what is read is what PostgreSQL means: integers are divided as
+integers, ROUND of a double goes to the even neighbour, names without quotes are in lower case. For that every
+expression gets the type that PostgreSQL gives it, from the types that the catalog of the server shows:
+`integer` columns are bigint, `number` columns double precision, or numeric if the source holds decimals.
+What cannot be said in our SQL is refused, with what to write instead. Words that PostgreSQL does not have
+(MEDIAN, COUNT_IF, `//`) keep the meaning that they have here.
+
+A quotient of decimals is a special case. PostgreSQL rounds it to 16 digits or more, we to a double. Both are
+the exact quotient where they are compared with a number of ordinary size, so that is allowed; where a rounded
+quotient is computed with first, or two of them are compared, the digits beyond would decide.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal
+
+from sfumato.queries.rows import AGGREGATES, domain_of
+from sfumato.queries.syntax import Node, Text, bare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
+
+TypeName = Literal[
+    "int4", "int8", "numeric", "float8", "text", "boolean", "date", "timestamp", "timestamptz", ""
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """The type that PostgreSQL gives an expression; no name where it is not known, as of NULL or 'a'."""
+
+    name: TypeName = ""
+    scale: int | None = None  # how many decimals a numeric has, as far as that is known
+    rounded: Literal["", "divided", "computed"] = ""  # a quotient of numerics, or something made of one
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `/` divides it as an integer."""
+        return self.name in ("int4", "int8")
+
+    @property
+    def decimals(self) -> int | None:
+        """How many decimals it has, where PostgreSQL computes exactly."""
+        return 0 if self.is_whole else self.scale if self.name == "numeric" else None
+
+
+UNKNOWN = PgType()
+INT4, INT8, FLOAT8 = PgType("int4"), PgType("int8"), PgType("float8")
+WHOLE, TEXT, BOOLEAN = PgType("numeric", 0), PgType("text"), PgType("boolean")
+_OF_KIND = {
+    "integer": INT8,
+    "number": FLOAT8,
+    "text": TEXT,
+    "boolean": BOOLEAN,
+    "date": PgType("date"),
+    "timestamp": PgType("timestamp"),
+}
+_WIDENING: tuple[TypeName, ...] = ("int4", "int8", "numeric", "float8")
+_COMPARING = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Between", "In")
+_SAME = {  # what means the same in both, and what comes out of it
+    **dict.fromkeys(("And", "Or", "Not", "Boolean", "Is", "StartsWith", "Contains"), BOOLEAN),
+    **dict.fromkeys(("Lower", "Upper", "Left", "Right", "Substring", "Concat", "DPipe"), TEXT),
+    "Length": INT4,
+    **dict.fromkeys(("LogicalOr", "LogicalAnd"), BOOLEAN),
+    **dict.fromkeys(("Count", "CountIf", "DateDiff"), INT8),
+    **dict.fromkeys(("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second"), INT8),
+    **dict.fromkeys(("DayOfWeek", "DayOfWeekIso", "DayOfYear", "DayOfMonth", "WeekOfYear"), INT8),
+    **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), FLOAT8),
+    **dict.fromkeys(("CovarPop", "CovarSamp", "Corr", "Median", "Quantile", "ApproxQuantile"), FLOAT8),
+    **dict.fromkeys(("Null", "Star", "Var", "Tuple", "Array", "DataType", "DataTypeParam"), UNKNOWN),
+    **dict.fromkeys(("Where", "Having", "Group", "Rollup", "Cube", "Limit", "Distinct"), UNKNOWN),
+    **dict.fromkeys(("Any", "All", "Placeholder"), UNKNOWN),
+}
+_OF_THEIR_ARGUMENT = (
+    "Paren",
+    "Neg",
+    "Abs",
+    "Min",
+    "Max",
+    "Mode",
+    "PercentileDisc",
+    "PercentileCont",
+    "Order",
+)
+_ONE_OF = ("Coalesce", "Nullif", "Least", "Greatest")
+_SUBQUERIES = ("Select", "Union", "Subquery")
+
+Columns = dict[str, PgType]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The columns that a query can use, by the names of what they are columns of."""
+
+    sources: tuple[tuple[str, Columns], ...] = ()
+    aliases: tuple[tuple[str, PgType], ...] = ()  # of what it selects
+
+    def type_of(self, name: str, table: str) -> PgType:
+        for alias, columns in self.sources:
+            if not table or alias.lower() == table.lower():
+                for wanted in (name, name.lower()):
+                    for column, kind in columns.items():
+                        if column == wanted or column.lower() == wanted:
+                            return kind
+        return next((kind for alias, kind in self.aliases if alias.lower() == name.lower()), UNKNOWN)
+
+
+def translated(tree: Node, text: Text) -> Node:
+    """The tree of a question in PostgreSQL's dialect, in ours."""
+    while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None:
+        tree = tree.this
+    if tree.kind not in _SUBQUERIES:
+        return tree
+    return _Translation(text).query(tree, {}, is_released=True)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Translation:
+    text: Text
+
+    # Queries ------------------------------------------------------------------------------------------
+
+    def query(self, node: Node, named: dict[str, Columns], *, is_released: bool) -> tuple[Node, Columns]:
+        """A query and the columns that it gives."""
+        if node.kind == "Union":
+            node, named = self._with(node, named)
+            first, columns = self.query(node.this, named, is_released=False)
+            second, others = self.query(node.expression, named, is_released=False)
+            pairs = zip(columns.items(), others.values(), strict=False)
+            return _with(node, this=first, expression=second), {
+                name: _common((mine, other)) for (name, mine), other in pairs
+            }
+        if node.kind in ("Subquery", "Paren"):
+            inner, columns = self.query(node.this, named, is_released=False)
+            return self._folded(_with(node, this=inner)), columns
+        if node.kind != "Select":
+            return node, {}
+        node, named = self._with(node, named)
+        node, names = self._from(node, named)
+        return self._select(node, names, named, is_released)
+
+    def _with(self, node: Node, named: dict[str, Columns]) -> tuple[Node, dict[str, Columns]]:
+        clause = node.get("with_")
+        if clause is None:
+            return node, named
+        named, bodies = dict(named), []
+        for each in clause.nodes():
+            body, columns = self.query(each.this, named, is_released=False)
+            each = self._folded(_with(each, this=body))
+            named[each.alias.lower()] = columns
+            bodies.append(each)
+        return _with(node, with_=_with(clause, expressions=bodies)), named
+
+    def _from(self, node: Node, named: dict[str, Columns]) -> tuple[Node, _Names]:
+        """What stands in FROM, and the columns of it."""
+        clause = node.get("from_")
+        if clause is None:
+            return node, _Names()
+        first, names = self._source(clause.this, named)
+        sources = [names]
+        inner, sources = self._joins(first, named, sources)
+        node, sources = self._joins(_with(node, from_=_with(clause, this=inner)), named, sources)
+        return node, _Names(tuple(sources))
+
+    def _joins(
+        self, node: Node, named: dict[str, Columns], sources: list[tuple[str, Columns]]
+    ) -> tuple[Node, list[tuple[str, Columns]]]:
+        joins = []
+        for each in node.nodes("joins"):
+            right, names = self._source(each.this, named)
+            sources = [*sources, names]
+            each = self._folded(_with(each, this=right))
+            if (on := each.get("on")) is not None:
+                each = _with(each, on=self.typed(on, _Names(tuple(sources)), named)[0])
+            joins.append(each)
+        return (_with(node, joins=joins), sources) if joins else (node, sources)
+
+    def _source(self, node: Node, named: dict[str, Columns]) -> tuple[Node, tuple[str, Columns]]:
+        if node.kind == "Subquery":
+            found, columns = self.query(node, named, is_released=False)
+            return found, (found.alias, columns)
+        node = self._folded(node)
+        if node.kind != "Table" or node.this.kind != "Identifier":
+            return node, ("", {})
+        alias = node.alias or node.name
+        if (columns_ := named.get(node.name.lower())) is not None:
+            return node, (alias, columns_)
+        return node, (alias, _columns(self.text.policy.table(node.name)))
+
+    def _select(
+        self, node: Node, names: _Names, named: dict[str, Columns], is_released: bool
+    ) -> tuple[Node, Columns]:
+        items: list[Node] = []
+        columns: Columns = {}
+        for position, item in enumerate(node.nodes(), start=1):
+            if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
+                items.append(self._folded(item))
+                of = item.get("table")
+                for alias, found in names.sources:
+                    if of is None or alias.lower() == of.name.lower():
+                        columns |= {name: kind for name, kind in found.items() if name not in columns}
+                continue
+            found_item, kind = self._item(item, names, named, is_released)
+            items.append(found_item)
+            name = found_item.alias or (
+                found_item.name if found_item.kind == "Column" else f"column_{position}"
+            )
+            columns[name] = kind
+        names = replace(names, aliases=tuple(columns.items()))
+        changed: dict[str, Node | list[Node]] = {"expressions": items}
+        if (where := node.get("where")) is not None:
+            changed["where"] = self.typed(where, names, named)[0]
+        if (having := node.get("having")) is not None:
+            changed["having"] = self.typed(having, names, named, is_released)[0]
+        if node.arguments.get("distinct") and any(kind.rounded for kind in columns.values()):
+            self._refuse_rounded(node)
+        if (group := node.get("group")) is not None:
+            changed["group"] = self._group(group, names, named)
+        if (order := node.get("order")) is not None:
+            changed["order"] = self._order(order, names, named, is_released)
+        return _with(node, **changed), columns
+
+    def _item(
+        self, item: Node, names: _Names, named: dict[str, Columns], is_released: bool
+    ) -> tuple[Node, PgType]:
+        if item.kind != "Alias":
+            return self.typed(item, names, named, is_released and _is_result(item))
+        inner, kind = self.typed(item.this, names, named, is_released and _is_result(item))
+        return self._folded(_with(item, this=inner)), kind
+
+    def _group(self, group: Node, names: _Names, named: dict[str, Columns]) -> Node:
+        """GROUP BY; a number in it is a position."""
+
+        def key(node: Node) -> Node:
+            if node.kind in ("Rollup", "Cube"):
+                return _with(node, expressions=[key(each) for each in node.nodes()])
+            if node.kind == "Literal":
+                return node
+            found, kind = self.typed(node, names, named)
+            if kind.rounded:
+                self._refuse_rounded(node)
+            return found
+
+        return _with(group, expressions=[key(each) for each in group.nodes()])
+
+    def _order(self, order: Node, names: _Names, named: dict[str, Columns], is_released: bool) -> Node:
+        def key(node: Node) -> Node:
+            if node.this.kind == "Literal":
+                return node
+            return _with(node, this=self.typed(node.this, names, named, is_released and _is_result(node))[0])
+
+        return _with(order, expressions=[key(each) for each in order.nodes()])
+
+    # Expressions --------------------------------------------------------------------------------------
+
+    def typed(
+        self, node: Node, names: _Names, named: dict[str, Columns], is_released: bool = False
+    ) -> tuple[Node, PgType]:
+        """An expression in our SQL, and its type in PostgreSQL; `is_released` where aggregates are shown."""
+        if node.kind in _SUBQUERIES:
+            found, columns = self.query(node, named, is_released=False)
+            return found, next(iter(columns.values()), UNKNOWN)
+        if node.kind == "Column":
+            return self._column(node, names)
+        if node.kind == "Literal":
+            return self._literal(node)
+        if node.kind == "Case" and (subject := node.get("this")) is not None:
+            self._check_compared(
+                node, [self.typed(each, names, named)[1] for each in (subject, *_whens(node))]
+            )
+        parts: dict[str, Node | list[Node]] = {}
+        kinds: list[PgType] = []
+        inner = is_released and node.kind not in AGGREGATES and node.kind not in ("Filter", "WithinGroup")
+        for name, value in node.arguments.items():
+            listed = value if isinstance(value, list) else [value] if isinstance(value, Node) else []
+            typed = [self.typed(each, names, named, inner) for each in listed]
+            if listed:
+                made = [each for each, _ in typed]
+                parts[name] = made if isinstance(value, list) else made[0]
+                kinds += [kind for _, kind in typed]
+        node = self._folded(_with(node, **parts))
+        rule = _RULES.get(node.kind)
+        if rule is not None:
+            return rule(self, node, kinds, is_released)
+        if node.kind in _SAME:
+            return node, _SAME[node.kind]
+        return node, UNKNOWN  # whatever else there is: the reader refuses what it does not know
+
+    def _column(self, node: Node, names: _Names) -> tuple[Node, PgType]:
+        node = self._folded(node)
+        table = node.get("table")
+        if node.this.kind != "Identifier":
+            return node, UNKNOWN
+        return node, names.type_of(node.name, table.name if table is not None else "")
+
+    def _literal(self, node: Node) -> tuple[Node, PgType]:
+        """1e-1 is a decimal in PostgreSQL, as 0.1 is."""
+        if node.arguments.get("is_string"):
+            return node, UNKNOWN
+        written = node.text()
+        if re.fullmatch(r"\d{1,18}", written):
+            return node, INT4 if int(written) < 1 << 31 else INT8
+        if re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})[eE][+-]?\d{1,2}", written):
+            plain = format(Decimal(written), "f")
+            node = _with(node, this=plain if "." in plain else f"{plain}.")
+        scale = len(node.text().partition(".")[2].rstrip("0"))
+        return node, PgType("numeric", scale)
+
+    def _folded(self, node: Node) -> Node:
+        """The same with its names as PostgreSQL has them: in lower case, unless they are quoted."""
+        changed: dict[str, Node | list[Node]] = {}
+        for name, value in node.arguments.items():
+            if isinstance(value, Node) and value.kind in ("Identifier", "TableAlias"):
+                changed[name] = _lower(value)
+            elif isinstance(value, list) and any(each.kind == "Identifier" for each in value):
+                changed[name] = [_lower(each) for each in value]
+        return _with(node, **changed) if changed else node
+
+    # Rules --------------------------------------------------------------------------------------------
+
+    def divided(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """a / b: of integers an integer."""
+        first, second = kinds
+        if first.is_whole and second.is_whole:
+            if is_released:
+                self.text.refuse(
+                    node,
+                    "PostgreSQL divides integers without a remainder, so it would drop the decimals here",
+                    "Multiply by 1.0 first: 1.0 * a / b.",
+                )
+            return _made(node, "IntDiv", this=node.this, expression=node.expression), _common(kinds)
+        if "float8" in (first.name, second.name) or "" in (first.name, second.name):
+            return node, FLOAT8 if "float8" in (first.name, second.name) else UNKNOWN
+        if is_released:
+            return node, PgType("numeric")
+        scales = first.decimals, second.decimals
+        if scales[0] is None or scales[1] is None or first.rounded or second.rounded:
+            return node, PgType("numeric", rounded="computed")
+        return _scaled(node, max(scales[0], scales[1])), PgType("numeric", rounded="divided")
+
+    def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """a + b, a - b, a * b, a % b, a // b."""
+        found = _common(kinds)
+        if found.name != "numeric" or is_released:
+            return node, found
+        if any(kind.rounded for kind in kinds) or any(kind.decimals is None for kind in kinds if kind.name):
+            return node, PgType("numeric", rounded="computed")
+        decimals = [kind.decimals or 0 for kind in kinds]
+        return node, PgType("numeric", sum(decimals) if node.kind == "Mul" else max(decimals))
+
+    def compared(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        self._check_compared(node, kinds)
+        return node, BOOLEAN
+
+    def chosen(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """One of several values, which are compared."""
+        if node.kind != "Coalesce":
+            self._check_compared(node, kinds)
+        return node, _common(kinds)
+
+    def case(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """CASE, or one branch of it: what stands before THEN has no part in the type."""
+        return node, _common(kinds if node.kind == "Case" and node.get("this") is None else kinds[1:])
+
+    def bucketed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        self._check_compared(node, kinds)
+        return node, INT4
+
+    def same(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """The type of what it is made of: the last part, if an ORDER BY stands in it."""
+        return node, kinds[-1] if kinds else UNKNOWN
+
+    def summed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """SUM of integers is a bigint, of bigints a numeric."""
+        kind = kinds[0] if kinds else UNKNOWN
+        if kind.rounded:
+            return node, PgType("numeric", rounded="computed")
+        return node, {"int4": INT8, "int8": WHOLE}.get(kind.name, kind)
+
+    def averaged(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        kind = kinds[0] if kinds else UNKNOWN
+        if kind.name in ("float8", ""):
+            return node, kind
+        if is_released:
+            return node, PgType("numeric")
+        return node, PgType("numeric", rounded="computed" if kind.rounded or kind.decimals else "divided")
+
+    def rounded_down(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """FLOOR and CEIL: of a numeric a numeric, else a double."""
+        (kind,) = kinds
+        if kind.rounded == "computed" and not is_released:
+            self._refuse_rounded(node)
+        return node, WHOLE if kind.name == "numeric" else FLOAT8
+
+    def rounded(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """ROUND: of a double to the even neighbour; with digits only of a numeric."""
+        kind, digits = kinds[0], node.get("decimals")
+        if digits is not None:
+            if kind.name == "float8":
+                return node, FLOAT8  # which PostgreSQL has not
+            if kind.rounded and not is_released:
+                self._refuse_rounded(node)
+            places = int(digits.text()) if digits.kind == "Literal" and digits.text().isdecimal() else 0
+            return node, PgType("numeric", places)
+        if kind.rounded == "computed" and not is_released:
+            self._refuse_rounded(node)
+        if kind.name == "numeric" or kind.is_whole:
+            return node, WHOLE if kind.name == "numeric" else FLOAT8
+        if is_released:
+            return _with(node, even=True), FLOAT8
+        whole = _made(node, "DataType", this="BIGINT", nested=False)
+        return _made(node, "Cast", this=node.this, to=whole), FLOAT8
+
+    def signed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        (kind,) = kinds
+        if kind.rounded == "computed":
+            self._refuse_rounded(node)
+        return node, WHOLE if kind.name == "numeric" else FLOAT8
+
+    def root(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        (kind,) = kinds
+        if kind.name == "numeric" and not is_released:
+            self.text.refuse(
+                node,
+                "PostgreSQL computes the root of a numeric with more digits than a double has",
+                "Write: SQRT(CAST(x AS DOUBLE PRECISION))",
+            )
+        return node, FLOAT8
+
+    def like(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """LIKE: a backslash makes the sign after it an ordinary one."""
+        pattern = bare(node.expression)
+        if pattern.kind == "Literal" and "\\" in pattern.text():
+            self.text.refuse(
+                pattern,
+                "patterns with a backslash are not supported",
+                "Write STARTS_WITH(x, 'text') or CONTAINS(x, 'text'), which take every sign as it is.",
+            )
+        return node, BOOLEAN
+
+    def trimmed(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """TRIM takes away blanks, and not the spaces of other scripts."""
+        blank = _made(node, "Literal", this=" ", is_string=True)
+        return (node if node.get("expression") is not None else _with(node, expression=blank)), TEXT
+
+    def part(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """EXTRACT(part FROM x), a numeric, and DATE_PART('part', x), a double."""
+        given = node.this if node.kind == "Extract" else next(iter(node.nodes()), node)
+        if given.name.lower() in ("second", "seconds") and kinds[-1].name != "date":
+            self.text.refuse(
+                node,
+                "PostgreSQL gives seconds with their fraction",
+                "For whole seconds write: SECOND(x)",
+            )
+        return node, WHOLE if node.kind == "Extract" else FLOAT8
+
+    def named(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """A function that the parser does not know."""
+        if node.name.lower() in ("date_part", "datepart"):
+            return self.part(node, kinds or [UNKNOWN], is_released)
+        return node, UNKNOWN
+
+    def truncated(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """DATE_TRUNC of a date is a moment; here it stays the day on which that is."""
+        return node, PgType("timestamptz") if kinds[0].name == "date" else kinds[0]
+
+    def within(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        return node, kinds[-1] if node.this.kind == "PercentileDisc" else FLOAT8
+
+    def ordered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """ORDER BY in WITHIN GROUP, where there are no NULLs."""
+        return _with(node, nulls_first=None), kinds[0]
+
+    def filtered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        return node, kinds[0]
+
+    def is_(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """x IS NOT NULL is one node there."""
+        if not node.arguments.get("negate"):
+            return node, BOOLEAN
+        return _made(node, "Not", this=_with(node, negate=None)), BOOLEAN
+
+    def counted(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """COUNT(DISTINCT x) compares its values."""
+        if node.get("this") is not None and node.this.kind == "Distinct" and any(k.rounded for k in kinds):
+            self._refuse_rounded(node)
+        return node, INT8
+
+    def distinct(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        return node, kinds[0] if kinds else UNKNOWN
+
+    # Casts --------------------------------------------------------------------------------------------
+
+    def cast(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+        """CAST(x AS type), x::type."""
+        kind, target = kinds[0], node["to"]
+        given = [each.text() or each.name for each in target.nodes()]
+        match target.text():
+            case "DOUBLE":
+                return _with(node, to=_with(target, expressions=None)), FLOAT8
+            case "FLOAT":
+                return node, FLOAT8
+            case "DECIMAL":
+                return self._to_numeric(node, kind, given, is_released)
+            case "INT" | "BIGINT" | "SMALLINT" | "TINYINT" as name:
+                return self._to_integer(node, kind, INT8 if name == "BIGINT" else INT4)
+            case "VARCHAR" | "TEXT" as name:
+                self._check_text(node, kind)
+                node = _with(node, to=_with(target, expressions=None))
+                if not given:
+                    return node, TEXT
+                count = _made(node, "Literal", this=given[0], is_string=False)
+                return _made(node, "Left", this=node, expression=count), TEXT
+            case "CHAR" | "BPCHAR" | "NCHAR":
+                self.text.refuse(node, "CHAR cuts and pads texts in PostgreSQL", "Write: LEFT(x, 3)")
+            case "DATE":
+                return node, PgType("date")
+            case "TIMESTAMP" | "TIMESTAMPNTZ":
+                return node, PgType("timestamp")
+            case "BOOLEAN":
+                return node, BOOLEAN
+        return node, UNKNOWN
+
+    def _to_numeric(
+        self, node: Node, kind: PgType, given: list[str], is_released: bool
+    ) -> tuple[Node, PgType]:
+        """NUMERIC keeps what there is, NUMERIC(p, s) rounds it."""
+        scale = 0 if len(given) == 1 else int(given[1]) if len(given) == 2 and given[1].isdecimal() else None
+        if is_released:
+            if not given or scale is None:
+                return _made(node, "Paren", this=node.this), PgType("numeric")
+            digits = _made(node, "Literal", this=str(scale), is_string=False)
+            return _made(node, "Round", this=node.this, decimals=digits), PgType("numeric")
+        if kind.name == "float8":
+            self.text.refuse(
+                node,
+                "PostgreSQL makes a numeric of a double by way of its first 15 digits",
+                "Leave the cast out, or round with ROUND(x, 2).",
+            )
+        if not given:
+            is_plain = kind.is_whole or kind.name == "numeric"
+            if not is_plain:
+                return node, PgType("numeric")
+            found = kind if kind.name == "numeric" else WHOLE
+            return _made(node, "Paren", this=node.this), found
+        if kind.rounded:
+            self._refuse_rounded(node)
+        return node, PgType("numeric", scale)
+
+    def _to_integer(self, node: Node, kind: PgType, target: PgType) -> tuple[Node, PgType]:
+        """A numeric is rounded away from zero where it lies in the middle, a double to the even neighbour."""
+        if kind.rounded == "computed":
+            self._refuse_rounded(node)
+        if kind.rounded:
+            return _with(node, this=_made(node, "Round", this=node.this)), target
+        return node, target
+
+    def _check_text(self, node: Node, kind: PgType) -> None:
+        if kind.name == "timestamptz":
+            self.text.refuse(
+                node,
+                "PostgreSQL writes it with a time and a time zone",
+                "Cast it to a date first: CAST(CAST(x AS DATE) AS TEXT)",
+            )
+        if kind.name == "float8":
+            self.text.refuse(node, "PostgreSQL writes a double in its own way", "Cast it to BIGINT first.")
+
+    # Quotients ----------------------------------------------------------------------------------------
+
+    def _check_compared(self, node: Node, kinds: Sequence[PgType]) -> None:
+        """Refuse comparisons that digits beyond those of a double would decide."""
+        rounded = [kind for kind in kinds if kind.rounded]
+        if not rounded:
+            return
+        if any(kind.rounded == "computed" for kind in rounded) or len(rounded) > 1:
+            self._refuse_rounded(node)
+        if any(kind.name == "float8" for kind in kinds):
+            self._refuse_rounded(node)
+
+    def _refuse_rounded(self, node: Node) -> None:
+        self.text.refuse(
+            node,
+            "PostgreSQL rounds a quotient of decimals to digits of its own, and here they would matter",
+            "Divide last, or divide doubles: CAST(a AS DOUBLE PRECISION) / b.",
+        )
+
+
+_RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node, PgType]]] = {
+    "Div": _Translation.divided,
+    **dict.fromkeys(("Case", "If"), _Translation.case),
+    "WidthBucket": _Translation.bucketed,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv"), _Translation.computed),
+    **dict.fromkeys(_COMPARING, _Translation.compared),
+    **dict.fromkeys(_ONE_OF, _Translation.chosen),
+    **dict.fromkeys(_OF_THEIR_ARGUMENT, _Translation.same),
+    **dict.fromkeys(("Floor", "Ceil"), _Translation.rounded_down),
+    **dict.fromkeys(("Like", "ILike"), _Translation.like),
+    **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _Translation.truncated),
+    "Sum": _Translation.summed,
+    "Avg": _Translation.averaged,
+    "Round": _Translation.rounded,
+    "Sign": _Translation.signed,
+    "Sqrt": _Translation.root,
+    "Trim": _Translation.trimmed,
+    "Extract": _Translation.part,
+    "Anonymous": _Translation.named,
+    "WithinGroup": _Translation.within,
+    "Ordered": _Translation.ordered,
+    "Filter": _Translation.filtered,
+    "Is": _Translation.is_,
+    "Count": _Translation.counted,
+    "Distinct": _Translation.distinct,
+    "Cast": _Translation.cast,
+}
+
+
+def _with(node: Node, **changed: Node | list[Node] | str | bool | None) -> Node:
+    """The same node with other arguments; None leaves one out."""
+    if not changed:
+        return node
+    arguments = {name: value for name, value in {**node.arguments, **changed}.items() if value is not None}
+    return Node(node.kind, arguments, node.start, node.end, node.called)
+
+
+def _made(node: Node, kind: str, **arguments: Node | list[Node] | str | bool) -> Node:
+    """Another node in the place of one."""
+    start, end = node.span or (-1, 0)
+    return Node(kind, arguments, start, end - 1, node.called)
+
+
+def _lower(node: Node) -> Node:
+    if node.kind == "TableAlias":
+        return _with(node, this=_lower(node.this)) if node.get("this") is not None else node
+    is_plain = node.kind == "Identifier" and not node.arguments.get("quoted")
+    return _with(node, this=node.name.lower()) if is_plain else node
+
+
+def _columns(table: DeclaredTable | None) -> Columns:
+    return {} if table is None else {column.name: type_of(column) for column in table.columns}
+
+
+def type_of(column: DeclaredColumn) -> PgType:
+    """What PostgreSQL would hold a column in."""
+    if column.kind == "number" and column.scale is not None:
+        return PgType("numeric", domain_of(column).scale)  # not known where we compute in doubles
+    return _OF_KIND[column.kind]
+
+
+def _common(kinds: Iterable[PgType]) -> PgType:
+    """The type of values that stand side by side."""
+    known = [kind for kind in kinds if kind.name]
+    if not known:
+        return UNKNOWN
+    if any(kind.name not in _WIDENING for kind in known):
+        return known[0]
+    widest = max(known, key=lambda kind: _WIDENING.index(kind.name))
+    if widest.name != "numeric":
+        return widest
+    decimals = [kind.decimals for kind in known]
+    rounded = {kind.rounded for kind in known}
+    scale = None if None in decimals else max(each or 0 for each in decimals)
+    worst: Literal["", "divided", "computed"] = (
+        "computed" if "computed" in rounded else "divided" if "divided" in rounded else ""
+    )
+    return PgType("numeric", None if worst else scale, worst)
+
+
+def _scaled(node: Node, scale: int) -> Node:
+    """a / b as a quotient of whole numbers, which a double holds: 0.3 / 3 is (0.3 * 10) / (3 * 10)."""
+    if not scale:
+        return node
+
+    def times(each: Node) -> Node:
+        ten = _made(each, "Literal", this=str(10**scale), is_string=False)
+        product = _made(each, "Mul", this=_made(each, "Paren", this=each), expression=ten)
+        return _made(each, "Paren", this=product)
+
+    return _with(node, this=times(node.this), expression=times(node.expression))
+
+
+def _whens(node: Node) -> list[Node]:
+    return [each.this for each in node.nodes("ifs")]
+
+
+def _is_result(node: Node) -> bool:
+    """Whether something that is selected is computed from what is released; if not, it is a key."""
+    kinds = {each.kind for each in node.walk()}
+    return bool(kinds & AGGREGATES) or "Column" not in kinds
