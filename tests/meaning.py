@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -536,6 +537,10 @@ class Clean:
         plan = statement.plan(policy)
         fitting = resolve(policy, plan, PRIVATE if plan.private_keys else self.spend)
         return plan if fitting is policy else statement.plan(fitting)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self.raw.close()
 
     def engine(self, sql: str) -> list[tuple[Any, ...]]:
         """What the engine says to a text."""
@@ -1366,9 +1371,10 @@ def explore(
     """Questions about clean policies; what differs."""
     asked, end = 0, time.monotonic() + seconds
     for i in itertools.count():
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
             name = f"{seed}-{i}"
             place = made(name, Path(folder), kind)
+            closing.callback(place.close)
             grammar = Meanings(place.place.policy, random.Random(f"ask {name}"), wild=0.0)
             for _ in range(each):
                 if asked >= count or time.monotonic() > end:

@@ -154,6 +154,11 @@ class BesidePostgres(Clean):
         columns = {table: types_there(declared) for table, declared in self.place.columns.items()}
         fill_with(self.there.execute, columns, self.rows)
 
+    def close(self) -> None:
+        """Let go of both engines."""
+        Clean.close(self)
+        self.there.close()
+
     def engine(self, sql: str) -> list[tuple[Any, ...]]:
         """What PostgreSQL says to a text."""
         try:

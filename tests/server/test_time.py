@@ -373,5 +373,6 @@ def test_the_deadline_of_a_batch_is_read_from_its_text(tmp_path: Path) -> None:
     assert due(batch.text, 1.0) == 1.0
     assert due(COUNT.sql, 4.0) == 2.0
     assert due("tune visits: rows", 1.0) is None
-    only = "SELECT COUNT(*) FROM visits WHERE ward ISNULL OR ward = E'a\\n'"
-    assert due(only, 4.0, "postgres") == due(COUNT.sql, 4.0)
+    half = "SELECT COUNT(*) / 2 FROM visits"  # refused in PostgreSQL's dialect
+    assert due(half, 4.0) == 2.0
+    assert due(half, 4.0, "postgres") is None

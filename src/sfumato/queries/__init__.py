@@ -5,6 +5,7 @@ is allowed, and how far one person can move it. It never sees data and never tal
 
     policy          what the owner declared
     sql, syntax     the analyst's text as nodes of our own, by whitelist
+    statement       a text that was read once, with its values and its dialect (postgres says what that means)
     reading         nodes become expressions on one row (expressions, functions)
     rows            FROM, JOIN, WITH, subqueries become relations: each row belongs to one unit (relations)
     asking          the SELECT that is released: groups, aggregates, what is shown

@@ -42,7 +42,7 @@ def count(sql: str) -> int:
     return most
 
 
-def bind(sql: str, values: Sequence[Given]) -> str:
+def bind(sql: str, values: Sequence[Given], dialect: Dialect = "duckdb") -> str:
     """The text with its values in place. A list stands in = ANY ($1), or in <> ALL ($1).
 
     >>> bind("SELECT COUNT(*) FROM visits WHERE age > $1 AND ward = $2", (30, "St. Mary's"))
@@ -61,10 +61,10 @@ def bind(sql: str, values: Sequence[Given]) -> str:
         if number > len(values):
             advice = "Give it (parameters=[...]), or write the value itself."
             raise SyntaxRefused(f"${number} has no value", advice, sql=sql, span=(start, end))
-    return replaced(sql, lambda number: literal(values[number - 1]))
+    return replaced(sql, lambda number: literal(values[number - 1], dialect))
 
 
-def literal(value: Given) -> str:
+def literal(value: Given, dialect: Dialect = "duckdb") -> str:
     """A value as SQL.
 
     >>> literal(-5), literal(True), literal(datetime.date(2024, 1, 31))
@@ -84,8 +84,10 @@ def literal(value: Given) -> str:
         case list() | tuple():
             if any(isinstance(each, (list, tuple)) for each in value):
                 raise InvalidParameter("parameters", "a list of lists", "give a list of values")
-            return f"ARRAY[{', '.join(map(literal, value))}]"
+            return f"ARRAY[{', '.join(literal(each, dialect) for each in value)}]"
     text = format(_number(value), "f")
+    if _is_whole_numeric(value, text, dialect):
+        return f"CAST({text} AS NUMERIC)"
     return f"({text})" if text.startswith("-") else text
 
 
@@ -179,7 +181,15 @@ def _literal(value: Given, place: Node, dialect: Dialect) -> Node:
             return made("Array", expressions=[_literal(each, place, dialect) for each in value])
     text = format(_number(value), "f")
     number = made("Literal", this=text.lstrip("-"), is_string=False)
-    return made("Paren", this=made("Neg", this=number)) if text.startswith("-") else number
+    number = made("Neg", this=number) if text.startswith("-") else number
+    if _is_whole_numeric(value, text, dialect):
+        return made("Cast", this=number, to=made("DataType", this="DECIMAL", nested=False))
+    return made("Paren", this=number) if text.startswith("-") else number
+
+
+def _is_whole_numeric(value: Given, text: str, dialect: Dialect) -> bool:
+    """Whether it is a numeric of PostgreSQL's that would be taken for an integer, and divided as one."""
+    return dialect == "postgres" and isinstance(value, Decimal) and "." not in text
 
 
 def _places(tree: Node) -> list[tuple[Node, list[Node]]]:

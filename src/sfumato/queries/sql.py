@@ -54,10 +54,7 @@ _GRAMMARS: dict[Dialect, Any] = {"duckdb": "duckdb", "postgres": _AtTheServer}
 
 def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
     """The tree of one statement."""
-    if len(sql) > LONGEST_QUESTION:
-        raise SyntaxRefused(f"the query is longer than {LONGEST_QUESTION} characters", "Write a shorter one.")
-    if any("\ud800" <= letter <= "\udfff" for letter in sql):
-        raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
+    check_text(sql)
     _check_words(sql, dialect)
     spelled = replaced(sql, lambda number: f" {VALUE}{number} ")
     try:
@@ -80,6 +77,14 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
     except RecursionError:
         pass
     raise too_deep(sql)
+
+
+def check_text(sql: str) -> None:
+    """Refuse a text that is too long, or that is no text."""
+    if len(sql) > LONGEST_QUESTION:
+        raise SyntaxRefused(f"the query is longer than {LONGEST_QUESTION} characters", "Write a shorter one.")
+    if any("\ud800" <= letter <= "\udfff" for letter in sql):
+        raise SyntaxRefused("the query is not valid Unicode", "Remove the broken character.")
 
 
 def too_deep(sql: str) -> SyntaxRefused:

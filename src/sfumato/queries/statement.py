@@ -17,7 +17,7 @@ from sfumato.queries.asking import ask
 from sfumato.queries.notation import READING
 from sfumato.queries.postgres import translated
 from sfumato.queries.rewrite import rewrite
-from sfumato.queries.sql import too_deep, tree
+from sfumato.queries.sql import check_text, too_deep, tree
 from sfumato.queries.syntax import Missing, Node, Text, word
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class Statement:
         """The same with its values in place."""
         if not values and "$" not in self.written:
             return self
-        sql = parameters.bind(self.written, values)
+        sql = parameters.bind(self.written, values, self.dialect)
+        check_text(sql)
         return replace(self, sql=sql, tree=parameters.filled(self.tree, values, self.dialect))
 
     def plan(self, policy: Policy, measuring: Measuring = rewrite, *, reading: int = READING) -> Plan:

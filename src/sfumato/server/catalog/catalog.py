@@ -13,7 +13,19 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import show
-from sfumato.server.catalog.values import BY_OID, CHAR, ELEMENT, INT4, NAME, OF_KIND, OID, TEXT, TYPES, Reg
+from sfumato.server.catalog.values import (
+    BY_OID,
+    CHAR,
+    ELEMENT,
+    INT4,
+    NAME,
+    NUMERIC,
+    OF_KIND,
+    OID,
+    TEXT,
+    TYPES,
+    Reg,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,7 +165,7 @@ def of(policy: Policy, person: str, settings: dict[str, str], *, comments: bool 
         relations[table.name] = number
         _table(rows, number, table.name, policy.name, person, len(table.columns))
         for place, column in enumerate(table.columns, 1):
-            _column(rows, number, table.name, place, column.name, OF_KIND[column.kind], policy.name)
+            _column(rows, number, table.name, place, column.name, _held_as(column), policy.name)
             described[number, place] = _declared(column)
         described[number, 0] = _owned(table, dict(policy.sizes).get(table.name))
         number += 1
@@ -168,6 +180,12 @@ def of(policy: Policy, person: str, settings: dict[str, str], *, comments: bool 
         for name, (names, types) in _SHAPES.items()
     }
     return Catalog(policy.name, person, tables, relations, settings, described)
+
+
+def _held_as(column: DeclaredColumn) -> int:
+    """The type of a column: decimals are numeric."""
+    is_decimal = column.kind == "number" and column.scale is not None
+    return NUMERIC if is_decimal else OF_KIND[column.kind]
 
 
 def _owned(table: DeclaredTable, rows: int | None) -> str:

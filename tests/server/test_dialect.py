@@ -1,0 +1,344 @@
+"""The Postgres server means what PostgreSQL means: a corpus beside a real PostgreSQL, before any noise.
+
+The corpus is every function, condition and aggregate of docs/reference/sql.md on values at the edges of their
+types, each by itself and in the places where it can stand, and what only PostgreSQL reads so. Of every
+statement one of three things must be true: both give the same numbers; PostgreSQL does not know it; or it is
+refused, for free, with what to write instead. `tests.postgres_meaning` asks random questions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fuzz import world
+from tests.meaning import Tally
+from tests.postgres import serving
+from tests.postgres_meaning import BesidePostgres, database, explored
+from tests.unit.test_meaning import (
+    AGGREGATES,
+    COLUMNS,
+    CONDITIONS,
+    EDGES,
+    FUNCTIONS,
+    LENGTHS,
+    QUESTIONS,
+    ROWS,
+    TEXTS,
+)
+
+from sfumato.errors import QueryRefused
+from sfumato.queries import forms, parameters, sql
+from sfumato.queries.postgres import _RULES, _SAME
+from sfumato.queries.sql import tree
+from sfumato.queries.statement import parse, read
+from sfumato.queries.syntax import ARGUMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfumato.queries.parameters import Given
+    from sfumato.queries.syntax import Node
+
+# What PostgreSQL reads in a way of its own.
+ITS_OWN = (
+    "SELECT COUNT(*) FROM t WHERE n / 2 = 3",
+    "SELECT COUNT(*) FROM t WHERE n / k = 3",
+    "SELECT SUM(n / 7), SUM(-n / 7), SUM(n / -7), SUM(n % 7), SUM(-n % 7) FROM t",
+    "SELECT SUM(n / 2.0), SUM(n / CAST(2 AS DOUBLE PRECISION)), SUM(n * 1.0 / 7) FROM t",
+    "SELECT n / 10 AS g, COUNT(*) FROM t GROUP BY n / 10",
+    "SELECT n / 10 AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT N / 10 AS G, Count(*) FROM T GROUP BY 1",
+    "SELECT COUNT(*) FROM t WHERE (n + k) / 2 = 1",
+    "SELECT COUNT(*) FROM t WHERE (n + 0.0) / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE n::numeric / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE CAST(n AS NUMERIC) / 4 = 1.75",
+    "SELECT COUNT(*) FROM t WHERE n::float8 / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE CAST(n AS FLOAT) / 3 > 2.3",
+    "SELECT COUNT(*) FROM t WHERE CAST(n AS REAL) / 3 > 2.3",
+    "SELECT COUNT(*) FROM t WHERE EXTRACT(YEAR FROM d) / 10 = 202.4",
+    "SELECT COUNT(*) FROM t WHERE DATE_PART('year', d) / 10 = 202.4",
+    "SELECT COUNT(*) FROM t WHERE FLOOR(n) / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE ROUND(n) / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE SIGN(n) / 2 = 0.5",
+    "SELECT COUNT(*) FROM t WHERE ABS(n) / 2 = 3",
+    "SELECT COUNT(*) FROM t WHERE LENGTH(w) / 2 = 1",
+    "SELECT COUNT(*) FROM t WHERE COALESCE(n, 0) / 2 = 3",
+    "SELECT COUNT(*) FROM t WHERE COALESCE(n, 0.0) / 2 = 3.5",
+    "SELECT COUNT(*) FROM t WHERE CASE WHEN ok THEN n ELSE 0 END / 2 = 0",
+    "SELECT COUNT(*) FROM t WHERE LEAST(n, 7) / 2 = 3",
+    "SELECT COUNT(*) FROM t WHERE NULLIF(n, 3) / 2 = 3",
+    "SELECT COUNT(*) FROM t WHERE CAST(x AS INTEGER) / 2 = 1",
+    "SELECT COUNT(*) FROM t WHERE WIDTH_BUCKET(n, -100, 100, 10) / 2 = 2",
+    "SELECT COUNT(*) FROM t WHERE m / 3 = 0.5",
+    "SELECT COUNT(*) FROM t WHERE m / 0.5 = 3",
+    "SELECT COUNT(*) FROM t WHERE m / 0.07 = 1",
+    "SELECT COUNT(*) FROM t WHERE m / n = 0.5",
+    "SELECT COUNT(*) FROM t WHERE FLOOR(m / 0.07) = 1",
+    "SELECT SUM(CAST(n / 2.0 AS INTEGER)), SUM(CAST(x / 2 AS INTEGER)), SUM(CAST(m AS INTEGER)) FROM t",
+    "SELECT SUM(ROUND(x)), SUM(ROUND(m)), SUM(ROUND(m, 1)), SUM(ROUND(n, -1)), SUM(ROUND(n / 2.0)) FROM t",
+    "SELECT COUNT(*) FROM t WHERE ROUND(x) = 2",
+    "SELECT COUNT(*) FROM t WHERE m * 1e2 = 29",
+    "SELECT COUNT(*) FROM t WHERE m + 1e-1 = 0.39",
+    "SELECT COUNT(*) FROM t WHERE m = 29e-2",
+    "SELECT ROUND(AVG(x)), ROUND(AVG(m)), ROUND(SUM(x)), ROUND(SUM(n)) FROM t",
+    "SELECT ROUND(AVG(x)::numeric, 2), AVG(m)::numeric(10, 1), CAST(AVG(n) AS DECIMAL(8)) FROM t",
+    "SELECT SUM(n) / COUNT(*), AVG(n) / 2, SUM(m) / COUNT(m), SUM(x) / COUNT(*) FROM t",
+    "SELECT 100.0 * COUNT(n) / COUNT(*), 1.0 * COUNT(*) / 2 FROM t",
+    "SELECT COUNT(*) FROM t WHERE TRIM(s) = 'Ab'",
+    "SELECT COUNT(*) FROM t WHERE BTRIM(s) = 'Ab'",
+    "SELECT COUNT(*) FROM t WHERE CAST(s AS VARCHAR(2)) = 'ab'",
+    "SELECT COUNT(*) FROM t WHERE s::varchar(1) = 'a'",
+    "SELECT COUNT(*) FROM t WHERE s LIKE 'a%' AND s NOT LIKE '%c'",
+    "SELECT COUNT(*) FROM t WHERE s IS NOT NULL AND n NOTNULL",
+    "SELECT COUNT(*) FROM t WHERE n ISNULL OR NOT s IS NULL",
+    "SELECT COUNT(*) FROM t WHERE DATE_TRUNC('month', d) = '2024-02-01'",
+    "SELECT COUNT(*) FROM t WHERE DATE_TRUNC('month', z) = '2024-02-01 00:00:00'",
+    "SELECT COUNT(*) FROM t WHERE CAST(DATE_TRUNC('year', d) AS DATE) = '2024-01-01'",
+    "SELECT COUNT(*) FROM t WHERE z::date = '2024-02-29'",
+    "SELECT COUNT(*) FROM t WHERE EXTRACT(DOW FROM d) = 0 OR EXTRACT(ISODOW FROM d) = 1",
+    "SELECT COUNT(*) FROM a JOIN b USING (ID) WHERE A.V / 2 = 1",
+    "SELECT COUNT(*) FROM (SELECT id, COUNT(*) / 2 AS c FROM b GROUP BY id) AS f WHERE c = 1",
+    "SELECT COUNT(*) FROM (SELECT id, SUM(x) / 2 AS c FROM b GROUP BY id) AS f WHERE c = 2.5",
+    "SELECT COUNT(*) FROM (SELECT id, MAX(x) / 2 AS c FROM b GROUP BY id) AS f WHERE c = 2",
+    "SELECT COUNT(*) FROM (SELECT id, AVG(r) AS c FROM b GROUP BY id) AS f WHERE c > 2.5",
+    "SELECT COUNT(*) FROM (SELECT id, AVG(r) AS c FROM b GROUP BY id) AS f WHERE FLOOR(c) = 4",
+    "SELECT SUM(c / 2) FROM (SELECT id, COUNT(*) AS c FROM b GROUP BY id) AS f",
+    "SELECT SUM(c / 2) FROM (SELECT id, SUM(x) AS c FROM b GROUP BY id) AS f",
+    "WITH f AS (SELECT id, SUM(CASE WHEN x > 1 THEN 1 ELSE 0 END) AS c FROM b GROUP BY id)"
+    " SELECT COUNT(*) FROM f WHERE c / 2 = 0",
+    "SELECT SUM(u / 2) FROM (SELECT id, v AS u FROM a UNION ALL SELECT id, x AS u FROM b) AS f",
+    "SELECT COUNT(*) FROM a LEFT JOIN (SELECT id, x / 2 AS h FROM b) AS f USING (id) WHERE h IS NULL",
+    "SELECT COUNT(*) FROM a WHERE id IN (SELECT id FROM b WHERE x / 2 = 2)",
+    "SELECT w, COUNT(*) AS n FROM t WHERE w IS NOT NULL GROUP BY w ORDER BY n DESC, w",
+    "SELECT w, AVG(n) AS mean FROM t GROUP BY w ORDER BY mean DESC NULLS LAST",
+    "SELECT COUNT(*) FILTER (WHERE n / 2 = 3), SUM(n / 2) FILTER (WHERE ok) FROM t",
+    "SELECT COUNT(*) FROM t HAVING SUM(n) / COUNT(*) > 2.5",
+)
+# What both read, and not in the same way: refused, and what is advised instead.
+REFUSED = (
+    ("SELECT COUNT(*) / 2 FROM t", "SELECT 1.0 * COUNT(*) / 2 FROM t"),
+    ("SELECT COUNT(n) / COUNT(*) FROM t", "SELECT 1.0 * COUNT(n) / COUNT(*) FROM t"),
+    ("SELECT SUM(CASE WHEN ok THEN 1 ELSE 0 END) / COUNT(*) FROM t",
+     "SELECT 1.0 * SUM(CASE WHEN ok THEN 1 ELSE 0 END) / COUNT(*) FROM t"),
+    ("SELECT w, COUNT(*) FROM t GROUP BY w HAVING COUNT(*) / 2 > 1",
+     "SELECT w, COUNT(*) FROM t GROUP BY w HAVING 1.0 * COUNT(*) / 2 > 1"),
+    ("SELECT COUNT(*) FROM t WHERE m / 3 * 3 = 0.5", "SELECT COUNT(*) FROM t WHERE m * 3 / 3 = 0.5"),
+    ("SELECT COUNT(*) FROM t WHERE m / 3 = x",
+     "SELECT COUNT(*) FROM t WHERE CAST(m AS DOUBLE PRECISION) / 3 = x"),
+    ("SELECT COUNT(DISTINCT n / 3.0) FROM t",
+     "SELECT COUNT(DISTINCT CAST(n AS DOUBLE PRECISION) / 3) FROM t"),
+    ("SELECT SUM(CAST(x AS NUMERIC(8, 2))) FROM t", "SELECT SUM(ROUND(x, 2)) FROM t"),
+    ("SELECT SUM(SQRT(ABS(m))) FROM t", "SELECT SUM(SQRT(CAST(ABS(m) AS DOUBLE PRECISION))) FROM t"),
+    ("SELECT COUNT(*) FROM t WHERE EXTRACT(SECOND FROM z) = 59",
+     "SELECT COUNT(*) FROM t WHERE SECOND(z) = 59"),
+    (r"SELECT COUNT(*) FROM t WHERE s LIKE 'a\_c'", "SELECT COUNT(*) FROM t WHERE CONTAINS(s, 'a_c')"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(s AS CHAR(3)) = 'abc'",
+     "SELECT COUNT(*) FROM t WHERE LEFT(s, 3) = 'abc'"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(FLOOR(x) AS TEXT) = '2'",
+     "SELECT COUNT(*) FROM t WHERE CAST(CAST(FLOOR(x) AS BIGINT) AS TEXT) = '2'"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(DATE_TRUNC('month', d) AS TEXT) = '2024-02-01'",
+     "SELECT COUNT(*) FROM t WHERE CAST(CAST(DATE_TRUNC('month', d) AS DATE) AS TEXT) = '2024-02-01'"),
+    ("SELECT COUNT(*) + 1_000 FROM t", "SELECT COUNT(*) + 1000 FROM t"),
+)  # fmt: skip
+
+
+def corpus() -> Iterator[str]:
+    """Every statement, once."""
+    for each in FUNCTIONS:
+        yield f"SELECT SUM({each}) FROM t"
+        yield f"SELECT COUNT({each}), AVG({each}) FROM t"
+        yield f"SELECT COUNT(*) FROM t WHERE {each} > 1"
+    for each in LENGTHS:
+        yield f"SELECT SUM({each}) FROM t"
+    for each in TEXTS:
+        yield f"SELECT COUNT({each}), COUNT(DISTINCT {each}) FROM t WHERE {each} > 'a'"
+        yield f"SELECT {each} AS g, COUNT(*) FROM t GROUP BY g"
+    for each in CONDITIONS:
+        yield f"SELECT COUNT(*) FROM t WHERE {each}"
+        yield f"SELECT COUNT_IF({each}), COUNT_IF(NOT ({each})), COUNT_IF(({each}) IS NULL) FROM t"
+    for each in AGGREGATES:
+        for n, m in (("n", "x"), ("x", "m"), ("m", "n")):
+            yield f"SELECT {each.format(n=n, m=m)} FROM t"
+        yield f"SELECT w, {each.format(n='n', m='m')} FROM t GROUP BY w"
+    yield from QUESTIONS
+    yield from ITS_OWN
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesidePostgres]:
+    with serving() as server:
+        place = world(EDGES, COLUMNS, {})
+        made = BesidePostgres(place, ROWS, tmp_path_factory.mktemp("edges"), uri=database(server))
+        yield made
+        made.close()
+
+
+def test_postgresql_says_the_same_or_it_is_refused(beside: BesidePostgres) -> None:
+    """At least 400 agree; at most one in ten of what the other dialect accepts is refused here."""
+    agreed, refused, unknown, wrong = [], [], [], []
+    for text in dict.fromkeys(corpus()):
+        tally = Tally()
+        found = beside.differences(text, tally)
+        if tally.refused:
+            refused.append((text, tally.reasons))
+        elif tally.failed:
+            unknown.append((text, tally.reasons))
+        elif found:
+            wrong.append((text, [str(each) for each in found]))
+        else:
+            agreed.append(text)
+    assert wrong == []
+    assert len(agreed) >= 400
+    accepted = [text for text, _ in refused if _is_read(text, beside)]
+    assert len(accepted) <= (len(agreed) + len(unknown) + len(refused)) / 10, Counter(
+        reason for text, reasons in refused if text in accepted for reason in reasons
+    )
+    assert [text for text in ITS_OWN if text not in agreed] == []
+
+
+def _is_read(text: str, beside: BesidePostgres) -> bool:
+    try:
+        parse(text, beside.place.policy)
+    except QueryRefused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("text", "advised"), REFUSED)
+def test_what_is_refused_has_another_meaning_and_the_advice_is_accepted(
+    text: str, advised: str, beside: BesidePostgres
+) -> None:
+    with pytest.raises(QueryRefused) as refusal:
+        parse(text, beside.place.policy, dialect="postgres")
+    assert refusal.value.advice
+    assert refusal.value.span is not None
+    assert parse(advised, beside.place.policy, dialect="postgres")
+
+
+@pytest.mark.slow
+def test_random_questions_mean_what_postgresql_says() -> None:
+    tally = Tally()
+    found = [str(each) for each in explored("ci", 250, tally)]
+    assert found == []
+    assert tally.compared > 500
+
+
+def test_every_node_has_a_rule_or_means_the_same() -> None:
+    """What is accepted in one dialect is not passed through in the other without a thought."""
+    queries = {
+        *("Select", "With", "CTE", "Union", "Subquery", "From", "Join", "Table", "TableAlias", "Alias"),
+        *("Column", "Identifier", "Literal"),
+    }
+    assert set(ARGUMENTS) - set(_RULES) - set(_SAME) - queries == set()
+
+
+# One reading a statement ----------------------------------------------------------------------------------
+
+
+VALUES = st.one_of(
+    st.integers(-(10**12), 10**12),
+    st.floats(-1e9, 1e9).map(lambda x: round(x, 6)),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
+    st.booleans(),
+    st.none(),
+    st.dates(),
+    st.datetimes(),
+    st.decimals(-(10**6), 10**6, places=3),
+    st.decimals(-(10**6), 10**6, places=0),
+)
+
+
+@given(first=VALUES, second=st.lists(VALUES, max_size=3), dialect=st.sampled_from(["duckdb", "postgres"]))
+def test_a_value_in_its_place_is_read_as_if_it_were_typed(
+    first: Given, second: list[Given], dialect: sql.Dialect
+) -> None:
+    text = "SELECT COUNT(*) FROM t WHERE a = $1 AND b = ANY ($2) OR c > $1"
+    bound = read(text, dialect).bound((first, second))
+    assert _plain(bound.tree) == _plain(tree(bound.sql, dialect))
+    assert bound.sql == parameters.bind(text, (first, second), dialect)
+
+
+def _plain(node: Node) -> object:
+    """A tree without places, and without what is empty in it."""
+    found: dict[str, object] = {}
+    for name, value in node.arguments.items():
+        if isinstance(value, list):
+            found[name] = [_plain(each) for each in value]
+        elif value or isinstance(value, bool):
+            found[name] = value if isinstance(value, (str, bool)) else _plain(value)
+    return node.kind, {name: value for name, value in found.items() if value not in (False, [])}
+
+
+def test_a_refusal_points_into_the_text_that_was_sent() -> None:
+    text = "SELECT COUNT(*) FROM t\nWHERE n = $1 AND s = $2 AND nn = 3"
+    statement = read(text, "postgres").bound((12345678, "long " * 20))
+    with pytest.raises(QueryRefused) as refusal:
+        statement.plan(world(EDGES, COLUMNS, {}).policy)
+    assert refusal.value.span is not None
+    start, end = refusal.value.span
+    assert refusal.value.sql[start:end] == "nn"
+    with pytest.raises(QueryRefused, match="line 2, column 10") as refusal:
+        read("SELECT COUNT(*) FROM t\nWHERE $1 ) ( $2", "postgres")
+    assert refusal.value.span is not None
+    assert refusal.value.sql[refusal.value.span[0]] == ")"
+
+
+def test_a_value_has_the_type_that_the_client_gave_it(beside: BesidePostgres) -> None:
+    policy, text = beside.place.policy, "SELECT COUNT(*) FROM t WHERE n / $1 = 3.5"
+    plans = [read(text, "postgres").bound((value,)).plan(policy) for value in (2, Decimal(2), 2.0)]
+    shown = [forms.meaning(plan, policy) for plan in plans]
+    assert forms.meaning(parse("SELECT COUNT(*) FROM t WHERE n // 2 = 3.5", policy), policy) == shown[0]
+    assert forms.meaning(parse("SELECT COUNT(*) FROM t WHERE n / 2 = 3.5", policy), policy) == shown[1]
+    assert shown[2] != shown[0]
+    bound = read(text, "postgres").bound((Decimal(2),))
+    assert forms.meaning(read(bound.sql, "postgres").plan(policy), policy) == shown[1]
+
+
+def test_names_without_quotes_are_in_lower_case(beside: BesidePostgres) -> None:
+    plan = parse(
+        'SELECT W AS Ward, COUNT(*) AS "N" FROM T GROUP BY W', beside.place.policy, dialect="postgres"
+    )
+    assert [output.name for output in plan.outputs] == ["ward", "N"]
+
+
+def test_rows_without_a_value_come_first_where_postgresql_puts_them(beside: BesidePostgres) -> None:
+    for text, first in (
+        ("ORDER BY w DESC", True),
+        ("ORDER BY w", False),
+        ("ORDER BY w DESC NULLS LAST", False),
+        ("ORDER BY w NULLS FIRST", True),
+    ):
+        plan = parse(
+            f"SELECT w, COUNT(*) FROM t GROUP BY ROLLUP (w) {text}", beside.place.policy, dialect="postgres"
+        )
+        assert plan.order[0].nulls_first == first
+    duck = parse("SELECT w, COUNT(*) FROM t GROUP BY w ORDER BY w DESC", beside.place.policy)
+    assert not duck.order[0].nulls_first
+
+
+def test_numbers_beside_letters_are_not_taken_for_names() -> None:
+    for text in ("SELECT 1_000", "SELECT 12abc FROM t", "SELECT 1.5x FROM t", "SELECT 0x10 FROM t"):
+        with pytest.raises(QueryRefused, match="after a number"):
+            tree(text, "postgres")
+    for text in ("SELECT 1e5, t1.x2, '1_0', \"1a\", a1b FROM t1 -- 1_0", "SELECT $1, 1.e2, .5e-1"):
+        assert tree(text, "postgres")
+
+
+def test_random_texts_are_read_or_refused_in_both_dialects() -> None:
+    rng = random.Random("texts")
+    words = [word for text in itertools.chain(ITS_OWN, QUESTIONS) for word in re.findall(r"\w+|\S", text)]
+    policy = world(EDGES, COLUMNS, {}).policy
+    for _ in range(400):
+        text = "SELECT " + " ".join(rng.choice(words) for _ in range(rng.randint(1, 25)))
+        try:
+            parse(text, policy, dialect="postgres")
+        except QueryRefused:
+            continue
