@@ -65,12 +65,15 @@ __all__ = [
 
 
 class SfumatoError(Exception):
-    """The root: `except sfumato.SfumatoError` catches everything we raise on purpose."""
+    """The root: `except sfumato.SfumatoError` catches everything we raise on purpose.
+
+    `spent` says whether anything was charged: None where that is not known.
+    """
 
     code = "error"
     status = 500
     sqlstate = "XX000"
-    spent = False
+    spent: bool | None = False
 
 
 class InvalidParameter(SfumatoError, ValueError):
@@ -91,8 +94,8 @@ class ConversationEnded(SfumatoError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
-            f"this conversation has said {limit} times that an answer is above the threshold, which is all "
-            f"it was charged for. Nothing was drawn. Start another one; it is charged anew."
+            f"this conversation has reported {limit} answers above the threshold, which is all "
+            f"it was charged for. Nothing was drawn. Start a new one; it is charged again."
         )
 
 
@@ -212,7 +215,7 @@ class PromiseBroken(BudgetExceeded):
         SfumatoError.__init__(
             self,
             f"this query asks for {asked}, which would break a promise of {name!r}: {promise}. Nothing was "
-            "spent and no row was read. Ask for less, ask something that tells less about that, or repeat an "
+            "spent and no row was read. Ask for less, ask something that reveals less about it, or repeat an "
             "earlier question (repeats are free). What is left of each promise: sfumato check POLICY",
         )
 
@@ -221,6 +224,10 @@ class LedgerError(SfumatoError):
     """The ledger file cannot be used."""
 
     code, status, sqlstate = "ledger_unavailable", 503, "58000"
+
+    def __init__(self, message: str, *, spent: bool | None = False) -> None:
+        self.spent = spent
+        super().__init__(message)
 
 
 class SourceError(SfumatoError):
@@ -237,8 +244,8 @@ class NotRead(SourceError):
     def __init__(self, path: str, policy: str) -> None:
         self.path, self.policy = path, policy
         super().__init__(
-            f"the files in {path} have not been read through as they are now, so new questions are not "
-            "answered from them. Nothing was charged; earlier questions are still repeated. The owner reads "
+            f"the files in {path} have not been checked in their current state, so new questions are not "
+            "answered from them. Nothing was charged; earlier questions can be repeated. The owner checks "
             f"them once, and again when they change: sfumato check --read {policy}"
         )
 
@@ -290,8 +297,8 @@ class Halted(Stopped):
         SfumatoError.__init__(
             self,
             f"this question was charged (receipt {receipt}) and then stopped, because it ran too long. It is "
-            "not run again until the owner has reviewed it. Nothing more was spent, and nothing will be: "
-            "after that, the same question redeems its receipt. The owner allows it to run again: "
+            "not run again until the owner has reviewed it. Nothing more was or will be spent: "
+            "after the review, the same question redeems its receipt. The owner allows it to run again: "
             "sfumato user review POLICY NAME",
         )
 
@@ -306,6 +313,10 @@ class ServerError(SfumatoError):
     """A server, or its file of people, cannot be used."""
 
     code, status, sqlstate = "server_unavailable", 503, "58000"
+
+    def __init__(self, message: str, *, spent: bool | None = False, status: int = 503) -> None:
+        self.spent, self.status = spent, status
+        super().__init__(message)
 
 
 class QueryFailed(SfumatoError):

@@ -339,8 +339,8 @@ def test_whoever_is_not_known_stays_out_and_learns_nothing(
     )
     assert told.returncode == 2
     assert told.stdout == ""
-    assert "the name, the database or the token is not right" in told.stderr
-    assert "The owner lets people in: sfumato user add POLICY NAME" in told.stderr
+    assert "the user name, the database or the token is wrong" in told.stderr
+    assert "The owner adds users: sfumato user add POLICY NAME" in told.stderr
 
 
 def test_whoever_is_revoked_is_thrown_out(server: Server) -> None:
@@ -1006,11 +1006,11 @@ def test_asyncpg_is_refused_what_psql_is_refused(server: Server) -> None:
 
 NO_ROWS = {  # calls that work on PostgreSQL and not here: they want rows, or values that no question takes
     "PreparedStatement setNull, setBigDecimal": "nothing equals NULL",
-    "PreparedStatement.getMetaData without execution": "the query asks for no aggregate",
-    "Statement.setMaxRows": "the query asks for no aggregate",
-    "getObject of every type": "the query asks for no aggregate",
-    "ResultSetMetaData of SELECT * FROM patients": "the query asks for no aggregate",
-    "ResultSetMetaData of SELECT * FROM visits": "the query asks for no aggregate",
+    "PreparedStatement.getMetaData without execution": "the query has no aggregate",
+    "Statement.setMaxRows": "the query has no aggregate",
+    "getObject of every type": "the query has no aggregate",
+    "ResultSetMetaData of SELECT * FROM patients": "the query has no aggregate",
+    "ResultSetMetaData of SELECT * FROM visits": "the query has no aggregate",
 }
 NOWHERE = {"getRowIdLifetime", "getSuperTables", "getAttributes", "syntax error", "unknown table"}
 JDBC = {

@@ -13,7 +13,7 @@ import random
 import re
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -36,10 +36,10 @@ from tests.unit.test_meaning import (
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, parameters, sql
-from sfumato.queries.postgres import _RULES, _SAME
+from sfumato.queries.postgres import _RULES, _SAME, PgType, _Translation
 from sfumato.queries.sql import tree
 from sfumato.queries.statement import parse, read
-from sfumato.queries.syntax import ARGUMENTS
+from sfumato.queries.syntax import ARGUMENTS, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ def test_every_node_has_a_rule_or_means_the_same() -> None:
     """What is accepted in one dialect is not passed through in the other without a thought."""
     queries = {
         *("Select", "With", "CTE", "Union", "Subquery", "From", "Join", "Table", "TableAlias", "Alias"),
-        *("Column", "Identifier", "Literal"),
+        *("Column", "Identifier", "Literal", "Case"),
     }
     assert set(ARGUMENTS) - set(_RULES) - set(_SAME) - queries == set()
 
@@ -330,6 +330,25 @@ def test_numbers_beside_letters_are_not_taken_for_names() -> None:
             tree(text, "postgres")
     for text in ("SELECT 1e5, t1.x2, '1_0', \"1a\", a1b FROM t1 -- 1_0", "SELECT $1, 1.e2, .5e-1"):
         assert tree(text, "postgres")
+
+
+def test_reading_takes_time_in_proportion_to_the_text() -> None:
+    """Nothing in a text is looked at twice as often for every level that it is nested in."""
+    inner = "n"
+    for _ in range(30):
+        inner = f"CASE {inner} WHEN 1 THEN n / 2 ELSE n END"
+    calls = 0
+    policy = world(EDGES, COLUMNS, {}).policy
+
+    class Counted(_Translation):
+        def typed(self, *given: Any, **more: Any) -> tuple[Node, PgType]:
+            nonlocal calls
+            calls += 1
+            return _Translation.typed(self, *given, **more)
+
+    found = tree(f"SELECT SUM({inner}) FROM t", "postgres")
+    Counted(Text("", policy)).query(found, {}, is_released=True)
+    assert calls < 40 * 30
 
 
 def test_random_texts_are_read_or_refused_in_both_dialects() -> None:

@@ -37,7 +37,7 @@ from sfumato.cli.serve import command
 from sfumato.cli.user import command as user
 from sfumato.server.desk.people import People
 from sfumato.server.http import openapi
-from sfumato.server.http.api import LARGEST, NO_LEDGER
+from sfumato.server.http.api import LARGEST_REQUEST, NO_LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -528,7 +528,7 @@ def test_a_refusal_says_what_where_and_what_to_write(
         (b'{"sql": "SELECT 1", "parameters": [[[1]]]}', (400, "Malformed")),
         (b'{"sql": "SELECT 1", "parameters": [[{"day": 1}]]}', (400, "Malformed")),
         (b'{"sql": "\\ud800", "epsilon": 1}', (400, "Malformed")),
-        (b'{"sql": "' + b"x" * LARGEST + b'"}', (413, "Malformed")),
+        (b'{"sql": "' + b"x" * LARGEST_REQUEST + b'"}', (413, "Malformed")),
         (b'{"sql": "SELECT COUNT(*) FROM patients", "epsilon": "-1"}', (422, "InvalidParameter")),
         (b'{"sql": "SELECT COUNT(*) FROM patients", "epsilon": NaN}', (422, "InvalidParameter")),
         (b'{"sql": "SELECT COUNT(*) FROM patients", "epsilon": "1e999999999"}', (422, "InvalidParameter")),

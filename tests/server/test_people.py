@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.server.desk import scram
-from sfumato.server.desk.people import DAY, MANY, People
+from sfumato.server.desk.people import DAY, MOST_TOKENS, People
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +171,7 @@ def test_names_and_roles_are_checked(tmp_path: Path) -> None:
 
 def test_tokens_of_one_person_are_limited(tmp_path: Path) -> None:
     people = People(tmp_path / "a.people")
-    for _ in range(MANY):
+    for _ in range(MOST_TOKENS):
         people.add("ana", "analyst")
     with pytest.raises(sf.InvalidParameter, match="revoke some"):
         people.add("ana", "analyst")

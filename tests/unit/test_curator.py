@@ -975,7 +975,7 @@ def test_a_batch_takes_the_delta_that_its_private_groups_need(tmp_path: Path) ->
     assert batch.price == Guarantee.read(epsilon="2", delta="1e-6")
     assert len(batch.release()) == 2
     assert db.batch(asked).release().cost.amount == 0  # asked before
-    with pytest.raises(sf.InvalidParameter, match="private groups among the questions take"):
+    with pytest.raises(sf.InvalidParameter, match="private groups in the questions need"):
         db.batch(asked, delta="1e-9")
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 from sfumato.queries.domains import BIGGEST, RULES, call, joined
 from sfumato.queries.expressions import (
     LARGEST,
-    MANY,
+    MOST_LISTED,
     Call,
     Constant,
     Domain,
@@ -490,7 +490,7 @@ def test_possible_lists_every_value_that_is_public(
 
 
 def test_at_most_many_values_are_listed() -> None:
-    for size, listed in ((MANY - 1, True), (MANY, True), (MANY + 1, False)):
+    for size, listed in ((MOST_LISTED - 1, True), (MOST_LISTED, True), (MOST_LISTED + 1, False)):
         field = Field("i", Domain("integer", Fraction(1), Fraction(size)))
         assert (possible(field) is not None) == listed
         assert (possible(clamped(field)) is not None) == listed

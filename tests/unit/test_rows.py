@@ -78,7 +78,7 @@ z = { type = "text", keys = ["u", "v"] }
         ("SELECT pid, COUNT(*) FROM a GROUP BY pid", "one person"),
         ("SELECT COUNT(*) FROM p", "public tables"),
         ("SELECT WIDTH_BUCKET(x, 0, , 5), COUNT(*) FROM a GROUP BY 1", "Nothing was spent"),
-        ("SELECT SUM(CEIL()) FROM a", "lacks an argument"),
+        ("SELECT SUM(CEIL()) FROM a", "is missing an argument"),
         ("SELECT BOOL_OR(x > 1) FROM a", "single persons"),
     ],
 )

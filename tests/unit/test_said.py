@@ -159,7 +159,7 @@ def test_a_promise_that_is_dropped_is_kept_until_the_owner_withdraws_it(tmp_path
     release = late.sql(AVERAGE, epsilon="20").release()
     assert "promised" not in release.gains[0]
     assert "it was promised that nobody who knows" in page(late)
-    assert "It is not promised any more." in page(sf.open(file))
+    assert "It is no longer promised." in page(sf.open(file))
     assert "Nothing to withdraw" in run("promise", file, "--withdraw")[1]
     kinds = [entry.kind for entry in late.ledger.entries()]
     assert kinds.count("withdrawn") == 1

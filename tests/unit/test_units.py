@@ -179,12 +179,12 @@ def test_columns_of_one_name_are_one_unit_unless_the_policy_says_otherwise(tmp_p
     ("text", "problem"),
     [
         ('[units]\npeople = ["patients.id", "labs.who"]\n', "'beds' is missing"),
-        ('[units]\npeople = ["patients.id", "labs.who", "beds"]\n', "it holds persons and rows"),
+        ('[units]\npeople = ["patients.id", "labs.who", "beds"]\n', "it mixes people and rows"),
         (
             '[units]\na = ["patients.id"]\nb = ["patients.id", "labs.who"]\nc = ["beds"]\n',
-            "stands in it twice",
+            "is listed twice",
         ),
-        ('[units]\npeople = ["patients.age"]\n', "is no unit of these tables"),
+        ('[units]\npeople = ["patients.age"]\n', "is not a unit of these tables"),
         ('[units]\npeople = "patients.id"\n', "it is no list"),
         ("[units]\npeople = []\n", "it is no list"),
     ],
@@ -217,7 +217,7 @@ def test_a_promise_counts_what_was_charged_about_its_own_unit(tmp_path: Path) ->
     assert {name: str(spent.amount) for name, spent in told.by_unit().items()}["beds"] == "50"
     assert "about beds: a promise about one says nothing about another" in " ".join(repr(told).split())
     page = " ".join(Page.of(db).text().split())
-    assert "In beds, this is promised for every row by itself." in page
+    assert "In beds, this is promised for each row separately." in page
 
 
 def test_a_charge_counts_unless_all_it_is_about_is_called_something_else() -> None:

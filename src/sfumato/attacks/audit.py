@@ -48,7 +48,7 @@ CHUNK = 1_000_000  # outputs drawn at a time
 FIRST = 64  # outputs of each input after which a pair is looked at for the first time
 LEAST_SAMPLES, MOST_SAMPLES = 100, 10**12  # samples
 ROOM = 20_000_000  # numbers of either input that are looked at together
-SMALL = "give a number from 0 to below 1, such as 1e-6"
+SMALL = "give a number of at least 0 and below 1, such as 1e-6"
 REACH = 200  # outcomes around either answer that are enough for noise that never ends
 SHOWN = 6  # outcomes that are named
 LUCK = 2.5  # deviations by which the best of many events looks better than it is
@@ -110,9 +110,7 @@ class Audit:
                 f"{self.unlikely!r} ({self.drawn:,d} outputs of each, {self.seconds:.1f} s)"
             )
         if self.tried > 1:
-            lines.append(
-                f"  the best of {self.tried:,d} pairs of inputs; the samples that certify it are new"
-            )
+            lines.append(f"  the best of {self.tried:,d} pairs of inputs, certified with fresh samples")
         if self.claim is not None:
             lines.append(f"  claim: epsilon {float(self.claim):g}: {self.verdict}")
         return "\n".join(lines)
@@ -258,7 +256,7 @@ def exactly(
     """
     begun, claim = time.perf_counter(), checked_claim(claim)
     if not isinstance(mechanism, Mechanism):
-        raise InvalidParameter("mechanism", mechanism, "its law is not known: use audit()")
+        raise InvalidParameter("mechanism", mechanism, "its distribution is not known: use audit()")
     delta = Fraction(Test(delta, 0.99, LEAST_SAMPLES).delta) if isinstance(delta, float) else delta
     if not isinstance(delta, (int, Fraction)) or not 0 <= delta < 1:
         raise InvalidParameter("delta", delta, SMALL)
@@ -372,7 +370,7 @@ class Test:
             raise InvalidParameter("delta", self.delta, SMALL)
         if not isinstance(self.samples, int) or not LEAST_SAMPLES <= self.samples <= MOST_SAMPLES:
             advice = f"give a whole number from {LEAST_SAMPLES} to {MOST_SAMPLES:,d}"
-            advice += "; 1,000,000 see an epsilon to about 1%"
+            advice += "; 1,000,000 estimate epsilon to about 1%"
             raise InvalidParameter("samples", self.samples, advice)
 
     @property
@@ -431,7 +429,7 @@ def _certified(
             "subject",
             name,
             f"every call failed with {learned[0][0]!r} on {pair[0]!r} and {pair[1]!r}: give "
-            "inputs that it takes",
+            "inputs that it accepts",
         )
     late: Watch = lambda done: watch((test.part + done) / each)  # noqa: E731
     chosen = _outputs(

@@ -81,7 +81,7 @@ def many(outputs: Any, size: int) -> Any:
     raise InvalidParameter(
         "subject",
         what,
-        f"it takes two arguments, so it was asked for {size} outputs at once; return so many, or give the "
+        f"it takes two arguments, so it was asked for {size} outputs at once; return that many, or give the "
         f"second argument a value (--with NAME=VALUE, parameters={{...}})",
     )
 

@@ -88,9 +88,9 @@ def page(audits: Sequence[Audit], *, title: str = "Audit", when: str = "") -> st
         f'<div class="wide"><table><thead><tr><th>subject</th><th>outputs</th><th>claimed epsilon</th>'
         f"<th>at least</th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table></div>\n"
         f"{''.join(_card(i, each) for i, each in enumerate(audits))}"
-        f'<p class="small">Refuted is a proof, but for the stated chance: the event tells the two inputs '
-        f"apart better than the claim allows. Not refuted proves nothing; it says how much was found. The "
-        f"inputs must be neighbours under the relation that is claimed. In a picture only the last point was "
+        f'<p class="small">Refuted is a proof, up to the stated chance of error: the event tells the inputs '
+        f"apart better than the claim allows. Not refuted proves nothing; it states how much was found. The "
+        f"inputs must be neighbours under the relation that is claimed. In a plot, only the last point was "
         f"agreed on before the test; the others show how it got there.</p>\n</main>\n</body>\n</html>\n"
     )
 
@@ -139,11 +139,11 @@ def picture(audit: Audit) -> str:
 
 def _sure(misses: Sequence[float]) -> str:
     if not misses:
-        return "All bounds come from the laws themselves, without samples."
+        return "All bounds are computed from the distributions, without samples."
     if len(misses) == 1:
         return f"The bound is wrong with probability at most {_rate(misses[0])}."
     return (
-        f"Each bound is wrong with probability at most {_rate(max(misses))}; that any is, with at most "
+        f"Each bound is wrong with probability at most {_rate(max(misses))}; any of them, with at most "
         f"{_rate(min(1.0, sum(misses)))}."
     )
 
@@ -151,7 +151,7 @@ def _sure(misses: Sequence[float]) -> str:
 def _card(i: int, audit: Audit) -> str:
     facts = [("verdict", _verdict(audit)), ("event", _text(audit.event))]
     if audit.exact:
-        facts.append(("how", "from the law itself, without samples"))
+        facts.append(("how", "from the distribution itself, without samples"))
     else:
         often, seldom = audit.counts
         facts += [

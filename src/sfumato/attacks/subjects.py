@@ -90,7 +90,7 @@ class Room:
 
     def __init__(self, subject: Subject, cores: int = 1) -> None:
         if cores not in (1, 2):
-            raise InvalidParameter("cores", cores, "1, or 2 for one process for each of the two inputs")
+            raise InvalidParameter("cores", cores, "1, or 2 for one process per input")
         self._subject, self._workers = subject, [_Worker(subject) for _ in range(2)] if cores == 2 else []
         self._draws: Callable[[Input, int], Any] | None = None
         self._are_told_apart = False
@@ -205,7 +205,9 @@ class _Worker:
         except (EOFError, OSError):
             raise _ended() from None
         if number != self._asked:
-            raise InvalidParameter("subject", "its process", "two of them answer: does it fork? Use cores=1")
+            raise InvalidParameter(
+                "subject", "its process", "two processes answer: does the function fork? Use cores=1"
+            )
         return found
 
     def stop(self) -> None:
@@ -279,7 +281,7 @@ def _called(subject: Callable[..., Any], given: Input, size: int) -> Any:
             "subject",
             name_of(subject),
             f"it also needs {', '.join(each.name for each in needed[1:])}: give values (--with NAME=VALUE, "
-            f"parameters={{...}}); an argument that is left may stand for how many outputs to return",
+            f"parameters={{...}}); one argument without a value may be the number of outputs",
         )
     if len(needed) < 2:
         return listed([_tried(subject, needed, given) for _ in range(size)])
@@ -342,7 +344,7 @@ def _needed(subject: Callable[..., Any], parameters: Mapping[str, Any]) -> list[
         for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     ):
         raise InvalidParameter(
-            "subject", name_of(subject), "it only promises outputs: give a function that returns them"
+            "subject", name_of(subject), "it returns awaitables: give a function that returns outputs"
         )
     try:
         listed = inspect.signature(subject).parameters.values()

@@ -274,7 +274,7 @@ class Odds(Between):
             seen = [np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1) + 10 for x in (a, b)]
             self._parts.append((cuts, np.log(seen[0] / seen[1])))
         numbers = np.concatenate([self._added(zero), self._added(one)])
-        super().__init__(_cuts(numbers), "what the parts tell, added up,")
+        super().__init__(_cuts(numbers), "the evidence of the parts, added up,")
 
     def numbers(self, outputs: Any) -> Floats:
         return self._added(_tame(self._rows(outputs)))

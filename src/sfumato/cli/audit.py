@@ -33,16 +33,20 @@ WIDTH = 30
 
 @click.command("audit", cls=Friendly)
 @click.argument("target", required=False)
-@click.option("--zero", help="An input, as Python writes it; 0 if nothing is said.")
-@click.option("--one", help="A neighbouring input; 1 if nothing is said.")
+@click.option("--zero", help="An input, as a Python literal; default 0.")
+@click.option("--one", help="A neighbouring input; default 1.")
 @click.option("--search", "kind", metavar="KIND", help=f"Try many pairs of inputs: {neighbours.KINDS}.")
 @click.option("--with", "given", multiple=True, metavar="NAME=VALUES", help="A parameter: epsilon=0.1,1,2.")
-@click.option("--claim", metavar="EPSILON", help="The epsilon that is claimed, or the parameter that is.")
-@click.option("--delta", type=float, default=0.0, show_default=True, help="The delta that goes with it.")
-@click.option("--samples", type=int, default=1_000_000, show_default=True, help="Outputs to draw in all.")
-@click.option("--confidence", type=float, default=0.99, show_default=True, help="How sure the bound is.")
-@click.option("--cores", type=click.IntRange(1, 2), help="Processes: one for each input if nothing is said.")
-@click.option("--html", "file", type=click.Path(dir_okay=False), help="Write a report with a picture.")
+@click.option("--claim", metavar="EPSILON", help="The claimed epsilon, or the parameter that holds it.")
+@click.option("--delta", type=float, default=0.0, show_default=True, help="The claimed delta.")
+@click.option(
+    "--samples", type=int, default=1_000_000, show_default=True, help="Total number of outputs to draw."
+)
+@click.option(
+    "--confidence", type=float, default=0.99, show_default=True, help="Confidence level of the bound."
+)
+@click.option("--cores", type=click.IntRange(1, 2), help="Number of processes; default: one per input.")
+@click.option("--html", "file", type=click.Path(dir_okay=False), help="Write an HTML report with a plot.")
 @click.option("--ours", is_flag=True, help="Audit every mechanism of Sfumato instead of a function.")
 @JSON
 def command(
@@ -60,10 +64,10 @@ def command(
     ours: bool,
     as_json: bool,
 ) -> None:
-    """Look for an event that tells two neighbouring inputs apart better than is claimed.
+    """Search for an event that distinguishes two neighbouring inputs better than the claim allows.
 
     TARGET is file.py:function or module:function. The function takes an input and returns an output, or
-    takes an input and a number and returns so many outputs at once, which is much faster. Exits with 3 if
+    takes an input and a number and returns that many outputs at once, which is much faster. Exits with 3 if
     the claim is refuted.
 
     \b
@@ -156,7 +160,7 @@ def _claim(text: str | None, parameters: dict[str, list[Any]]) -> Callable[..., 
 
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, (int, float)):
-        raise InvalidParameter("claim", value, f"--with {name}=... gives no number")
+        raise InvalidParameter("claim", value, f"--with {name}=... is not a number")
     return float(value)
 
 
@@ -194,7 +198,7 @@ def _value(name: str, text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise InvalidParameter(name, text, "write a value as Python does, such as 0, (1, 2) or 'a'") from None
+        raise InvalidParameter(name, text, "write a Python literal, such as 0, (1, 2) or 'a'") from None
 
 
 def _bar(done: float) -> None:

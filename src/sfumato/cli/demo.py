@@ -162,9 +162,9 @@ WITHOUT_ALICE = f"{ALL} AND patient_id <> {ALICE}"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def command(folder: Path, as_json: bool) -> None:
-    """A guided tour: a made-up hospital of 100,000 people, five questions, an attack, an empty budget.
+    """A guided tour: a synthetic hospital of 100,000 people, five questions, an attack, an empty budget.
 
-    The demo knows the true answers because it made the data; an analyst never sees them.
+    The demo shows the true answers because it generated the data; an analyst never sees them.
     """
     database, truths = _make(folder)
     say = (lambda *_, **__: None) if as_json else click.secho
@@ -205,9 +205,7 @@ def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "hospital.toml"
     if policy.exists() and not policy.read_bytes().startswith(MARK.encode()):
-        raise SourceError(
-            f"{policy} was not made by this demo and was left as it is. Choose another --folder."
-        )
+        raise SourceError(f"{policy} was not made by this demo and was not changed. Choose another --folder.")
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     Witness(folder / "hospital.ledger").forget()  # the people are made up anew
@@ -287,19 +285,19 @@ def _attack(
             f"{exact[0]:,}",
             f"{exact[1]:,}",
             f"{exact[0] - exact[1]:+,}",
-            "she is: certain",
+            "yes, with certainty",
         ],
         [
             "released by sfumato",
             f"{released[0]:,.0f}",
             f"{released[1]:,.0f}",
             f"{difference:+,.0f}",
-            f"nobody can tell: 50% becomes at most {ceiling:.0f}%",
+            f"undecided: 50% becomes at most {ceiling:.0f}%",
         ],
     ]
     say(
         show.table(
-            ["", "with her", "without her", "difference", "so"], rows, [True, False, False, False, True]
+            ["", "with Alice", "without Alice", "difference", "so"], rows, [True, False, False, False, True]
         )
     )
     return {"exact": exact, "released": released, "certainty_at_most_percent": ceiling}

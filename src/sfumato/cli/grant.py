@@ -16,11 +16,17 @@ from sfumato.cli.main import JSON, POLICY, Friendly, opened, print_json
 @POLICY
 @click.argument("name")
 @click.option("--epsilon", "-e", metavar="E", help="How much, such as 0.5.")
-@click.option("--rho", metavar="R", help="The same where the budget counts rho, such as 0.1.")
-@click.option("--delta", metavar="D", help="How much of delta, where the budget has one.")
-@click.option("--revoke", is_flag=True, help="Nothing any more; what was spent stays spent.")
-@click.option("--every", type=click.Choice(PERIODS), help="Fill it up so often, out of the same total.")
-@click.option("--member", "members", multiple=True, metavar="NAME", help="Make NAME a group; repeat it.")
+@click.option("--rho", metavar="R", help="The same, if the budget counts rho; such as 0.1.")
+@click.option("--delta", metavar="D", help="How much delta, if the budget has one.")
+@click.option("--revoke", is_flag=True, help="Remove the share; what was spent stays spent.")
+@click.option("--every", type=click.Choice(PERIODS), help="Refill the share this often, from the same total.")
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="NAME",
+    help="Make NAME a group with this member; repeatable.",
+)
 @JSON
 def command(
     policy: str,
@@ -35,7 +41,7 @@ def command(
 ) -> None:
     """Give an analyst or a group a share of the budget, or change it.
 
-    A share is part of the database's total, never beside it. Once there is one, whoever gives a name needs
+    A share is part of the database's total, not an addition. Once there is one, every named analyst needs
     one.
     """
     database = opened(policy)
@@ -57,8 +63,10 @@ def command(
         print_json({**facts, "left": left.as_dict()})
         return
     if revoke:
-        click.echo(f"{name} may spend nothing any more; what was spent stays spent.")
+        click.echo(f"{name} can no longer spend anything; what was spent stays spent.")
         return
-    filled = f", filled up every {every}" if every else ""
+    filled = f", refilled every {every}" if every else ""
     click.echo(f"{name} may spend {share.allowance}{filled}; {left} of it is left now.")
-    click.echo(f"It comes out of the total of {database.policy.name}, which stays {database.ledger.limit}.")
+    click.echo(
+        f"This is part of the total of {database.policy.name}, which is still {database.ledger.limit}."
+    )

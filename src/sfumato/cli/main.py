@@ -25,13 +25,15 @@ POLICY = click.argument("policy", type=click.Path(dir_okay=False))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables.")
 _PRICE = [
     click.option("--epsilon", "-e", metavar="E", help="What the question may cost, such as 0.1."),
-    click.option("--rho", metavar="R", help="The same where the budget counts rho, such as 0.01."),
-    click.option("--delta", metavar="D", help="What it may take of delta, where the budget has one."),
+    click.option("--rho", metavar="R", help="The same, if the budget counts rho; such as 0.01."),
+    click.option("--delta", metavar="D", help="How much delta it may use, if the budget has one."),
 ]
-_AS = click.option("--as", "analyst", default="", metavar="NAME", help="Who asks; spends that share.")
+_AS = click.option(
+    "--as", "analyst", default="", metavar="NAME", help="The analyst who asks, and whose share is spent."
+)
 
 
-_TUNE = click.option("--tune", metavar="PART", help="Spend so much of the price on caps that fit.")
+_TUNE = click.option("--tune", metavar="PART", help="Spend this part of the price on choosing caps.")
 
 
 def priced(command: Callable[..., None]) -> Callable[..., None]:
@@ -45,7 +47,7 @@ def priced(command: Callable[..., None]) -> Callable[..., None]:
 _LATER = {
     "audit": ("sfumato.cli.audit", "A lower bound on the epsilon of any function that can be run."),
     "grant": ("sfumato.cli.grant", "Give an analyst or a group a share of the budget."),
-    "demo": ("sfumato.cli.demo", "A guided tour on a made-up hospital, in 30 seconds."),
+    "demo": ("sfumato.cli.demo", "A guided tour on a synthetic hospital, in 30 seconds."),
     "prepare": (
         "sfumato.cli.prepare",
         "Write a copy of the tables in which questions are several times faster.",
@@ -60,8 +62,8 @@ _LATER = {
         "sfumato.cli.promise",
         "Which promises are in force; withdraw those taken out of the policy.",
     ),
-    "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, its sentence and a picture."),
-    "tune": ("sfumato.cli.tune", "Choose caps privately, once, so that every question has fitting ones."),
+    "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, in words and as a plot."),
+    "tune": ("sfumato.cli.tune", "Choose caps privately, once, for all later questions."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
 
@@ -77,8 +79,9 @@ class Friendly(click.Command):
         except sf.SfumatoError as error:
             facts, message = {"code": error.code, "spent": error.spent}, str(error)
             kind = type(error).__name__
-        except (OSError, ImportError) as error:
-            facts, kind, message = {}, type(error).__name__, str(error)
+        except (OSError, ImportError) as error:  # a release may have been charged before it could be written
+            code = "missing_package" if isinstance(error, ImportError) else "file_error"
+            facts, kind, message = {"code": code, "spent": None}, type(error).__name__, str(error)
         if ctx.params.get("as_json"):
             print_json({"error": {"type": kind, "message": message, **facts}})
         else:
@@ -118,13 +121,13 @@ class Commands(click.Group):
 def main() -> None:
     """See the population, never the person.
 
-    Sfumato answers SQL about people with noise that hides every one of them, and keeps the budget.
+    Sfumato answers SQL about people with noise that hides each of them, and keeps track of the budget.
 
     \b
     First steps:
       sfumato demo                                a guided tour, in 30 seconds
       sfumato init hospital.duckdb                write a policy from a schema
-      sfumato check hospital.toml                 is the policy right?
+      sfumato check hospital.toml                 is the policy valid?
       sfumato explain hospital.toml "SELECT ..." -e 0.1
       sfumato sql hospital.toml "SELECT ..." -e 0.1
       sfumato budget hospital.toml
@@ -148,7 +151,7 @@ def opened(policy: str, **more: Any) -> sf.Database:
 @priced
 @_TUNE
 @_AS
-@click.option("--level", default="0.95", show_default=True, help="How sure the intervals are.")
+@click.option("--level", default="0.95", show_default=True, help="Confidence level of the intervals.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @JSON
 def sql(
@@ -211,16 +214,16 @@ def explain(
 
 @main.command()
 @POLICY
-@click.option("--read", is_flag=True, help="Read Parquet files through; needed before they are asked.")
+@click.option("--read", is_flag=True, help="Read all Parquet files once; required before the first question.")
 @JSON
 def check(policy: str, read: bool, as_json: bool) -> None:
     """Check a policy: its text, its tables and types, its ledger. Reads no row about a person.
 
-    It fails if the policy says what is no longer true: a total, or a promise, that was passed before.
+    It fails if the policy states a total or a promise that has already been exceeded.
 
-    With --read it reads every declared column of Parquet files, since one value that cannot be read would
-    make questions fail, and tell that it is there. It says which file and column, and no value; that they
-    were read is noted beside the policy. Needed once, and again when files or declared columns change.
+    With --read it reads every declared column of Parquet files: one unreadable value would make questions
+    fail, and so reveal that it exists. It names the file and the column, never a value, and records the
+    check beside the policy. Required once, and again when files or declared columns change.
     """
     reading = import_module("sfumato.cli.reading")  # it needs the engine
     if read:
@@ -237,7 +240,7 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     if not broken:
         click.secho(f"{policy} is valid.", fg="green")
     for told in broken:
-        click.secho(f"{policy} says what is not true. ", fg="red", nl=False)
+        click.secho(f"{policy} states something that is not true. ", fg="red", nl=False)
         click.echo(told)
     if is_read is not None:
         click.echo(reading.told(policy, is_read))
@@ -265,23 +268,25 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     metavar="HEAD",
     is_flag=False,
     flag_value="",
-    help="Check every entry of the ledger, and that it holds the head of a receipt if one is given.",
+    help="Check every entry of the ledger and, if given, that it contains the head of a receipt.",
 )
 @click.option(
     "--planned",
     metavar="DELTA",
-    help="Also the epsilon at this delta if all charges had been planned in advance: a label, no promise.",
+    help="Also the epsilon at this delta if all charges had been planned in advance; not a guarantee.",
 )
-@click.option("--accept", is_flag=True, help="Go on after the ledger was lost, with all that was spent.")
+@click.option(
+    "--accept", is_flag=True, help="Continue after the ledger was lost, counting the recorded total as spent."
+)
 @click.option(
     "--retire",
     metavar="NAME",
-    help="Another policy on this ledger is gone for good: its total binds nobody any more.",
+    help="Retire another policy on this ledger: its total no longer applies.",
 )
 @click.option(
     "--other-people",
     metavar="WHY",
-    help="The data are about other people than when another ledger was charged for them.",
+    help="Record that the data are no longer about the people another ledger was charged for.",
 )
 @JSON
 def budget(
@@ -298,7 +303,7 @@ def budget(
     """What was spent, by whom, on what, and what is left."""
     database = opened(policy, accept=accept, other_people=other_people or "")
     if other_people:
-        click.echo("Written down: these are other people, not those of the first ledger.", err=True)
+        click.echo("Recorded: the data are about other people than those of the first ledger.", err=True)
     if retire is not None:
         database.ledger.retire(retire)
         click.echo(f"{retire} is retired: what was spent under it stays spent.", err=True)
@@ -307,7 +312,7 @@ def budget(
         if as_json:
             print_json({"entries": count, "head": database.ledger.head})
         else:
-            click.secho(f"All {count} entries are as they were written.", fg="green")
+            click.secho(f"All {count} entries are intact.", fg="green")
             click.echo(f"head {database.ledger.head}")
         return
     found = database.budget
@@ -324,7 +329,7 @@ def budget(
         if planned is not None:
             click.echo(
                 f"  If all of it had been planned in advance: epsilon {label['if_planned']} at delta "
-                f"{planned}. It was not, so this is a label and no promise."
+                f"{planned}. It was not, so this is not a guarantee."
             )
 
 
@@ -337,7 +342,7 @@ def _if_planned(database: sf.Database, delta: str) -> str:
 @POLICY
 @JSON
 def data_changed(policy: str, as_json: bool) -> None:
-    """Say that the tables changed, so that stored releases are no longer repeated. Returns no budget."""
+    """Record that the tables changed, so that stored releases are no longer repeated. Restores no budget."""
     database = opened(policy)
     database.data_changed()
     left = database.budget.as_dict()["left"]

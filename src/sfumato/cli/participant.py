@@ -12,12 +12,12 @@ from sfumato.curator.participant import Page
 
 @click.command("participant", cls=Friendly)
 @POLICY
-@click.option("--page", metavar="FILE", help="Write it as a page for a browser.")
+@click.option("--page", metavar="FILE", help="Write it as an HTML page.")
 @JSON
 def command(policy: str, page: str | None, as_json: bool) -> None:
-    """What is promised to whoever is in the data, and what is not, in plain words.
+    """What is promised to the people in the data, and what is not, in plain words.
 
-    Everything in it is public. Publish it: a promise that nobody hears is none.
+    Everything in it is public. Publish it, so that the people in the data can read it.
     """
     found = Page.of(opened(policy))
     if page is not None:

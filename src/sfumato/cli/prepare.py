@@ -22,9 +22,9 @@ from sfumato.sources.duckdb import prepare
 def command(policy: str, as_json: bool) -> None:
     """Write a copy of the tables in which questions are several times faster.
 
-    It holds the declared columns, sorted by how much each person has, and beside them what is needed to keep
-    each person to any cap. Answers, errors and prices are those of the tables themselves. It costs no budget.
-    The copy is as secret as the data. It is refused when the data or the policy change: run this again then.
+    It holds the declared columns, sorted by the amount of data per person, and what is needed to apply any
+    cap quickly. Answers, errors and prices are those of the tables themselves. It costs no budget.
+    The copy is as secret as the data. Once the data or the policy change it is refused: run this again.
     """
     declared = policies.load(policy)
     named = declared.prepared is not None
@@ -52,10 +52,8 @@ def command(policy: str, as_json: bool) -> None:
         return
     click.secho(f"{target} is ready: {size / 1e6:,.1f} MB in {seconds:.1f} s.", fg="green")
     if not named:
-        click.echo(
-            f"  Written into {policy}: take `prepared` out of [source] there to go back to the tables."
-        )
-    click.echo("  It is as secret as the data themselves. When they change, run this again.")
+        click.echo(f"  Written into {policy}: remove `prepared` from [source] there to use the tables again.")
+    click.echo("  The copy is as secret as the data. Run this again when they change.")
 
 
 def _write(path: Path, name: str) -> None:
@@ -68,6 +66,6 @@ def _write(path: Path, name: str) -> None:
     except PolicyError:
         is_right = False
     if not is_right:
-        told = "the line could not be added by itself"
+        told = "the line could not be added automatically"
         raise PolicyError(str(path), None, "source", told, f"The copy is there. Add under [source]: {line}")
     rewrite(path, changed)

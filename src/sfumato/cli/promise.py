@@ -14,16 +14,14 @@ from sfumato.curator import show
 
 @click.command("promise", cls=Friendly)
 @POLICY
-@click.option(
-    "--withdraw", is_flag=True, help="Take back the promises that the policy does not make any more."
-)
+@click.option("--withdraw", is_flag=True, help="Withdraw the promises that the policy no longer makes.")
 @JSON
 def command(policy: str, withdraw: bool, as_json: bool) -> None:
     """Which promises are in force, and which were withdrawn.
 
     A promise that is taken out of a policy, or made weaker there, stays in force until it is withdrawn:
-    people were told something else. Edit the policy first; then withdraw what it does not make any more. That
-    is written into the ledger and stands on the page for participants. Whoever has the policy open keeps to
+    people were told otherwise. Edit the policy first; then withdraw what it no longer makes. This
+    is recorded in the ledger and shown on the page for participants. A process that has the policy open keeps
     the old promise. Free; no row is read.
     """
     database = opened(policy)
@@ -42,10 +40,10 @@ def command(policy: str, withdraw: bool, as_json: bool) -> None:
     if withdraw:
         many = f"{len(gone)} promise{'' if len(gone) == 1 else 's'}"
         click.echo(
-            f"Withdrew {many}." if gone else f"Nothing to withdraw: {policy} makes all that is in force."
+            f"Withdrew {many}." if gone else f"Nothing to withdraw: {policy} makes every promise in force."
         )
     said = [f"promised: {told}." for told in facts["promised"]]
-    said += [f"still kept, though {policy} does not say so: {told}." for told in facts["still_kept"]]
+    said += [f"still in force, but no longer in {policy}: {told}." for told in facts["still_kept"]]
     said += [
         f"promised by {name} until {_day(at)}: {limit.told}."
         for at, name, limit in database.ledger.withdrawn()
@@ -53,7 +51,7 @@ def command(policy: str, withdraw: bool, as_json: bool) -> None:
     for line in show.paragraphs(said or [f"{policy} promises nothing."]):
         click.echo(line)
     if facts["still_kept"]:
-        click.echo(f"  To withdraw what is still kept: sfumato promise {policy} --withdraw")
+        click.echo(f"  To withdraw what is still in force: sfumato promise {policy} --withdraw")
 
 
 def _day(at: int) -> datetime.date:

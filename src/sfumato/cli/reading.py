@@ -19,7 +19,7 @@ def read(path: str, as_json: bool) -> None:
     """Read what the policy declares, and note it; or say which files cannot be read."""
     policy = policies.load(path)
     if not _needs_reading(policy):
-        told = "leave it out: a DuckDB file, or a copy that was prepared, holds nothing that cannot be read"
+        told = "omit it: a DuckDB file or a prepared copy has no unreadable values"
         raise InvalidParameter("--read", path, told)
     shown = [""]
 
@@ -40,9 +40,9 @@ def is_read(policy: Policy) -> bool | None:
 def told(path: str, is_read: bool) -> str:
     """The same in words, and what to type next."""
     if is_read:
-        return "  All declared columns of all files have been read through: no value makes a question fail."
+        return "  All declared columns of all files were read: no value makes a question fail."
     return (
-        "  No question is answered yet: the files have not been read through as they are now. Next: "
+        "  No question is answered yet: the files have not been checked in their current state. Next: "
         f"sfumato check --read {path}"
     )
 

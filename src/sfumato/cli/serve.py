@@ -38,12 +38,16 @@ PORT = click.IntRange(0, 65535)
 @click.option("--no-http", is_flag=True, help="Do not serve HTTP.")
 @click.option("--no-postgres", is_flag=True, help="Do not serve the Postgres protocol.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes.")
-@click.option("--certificate", type=click.Path(dir_okay=False), metavar="FILE", help="For TLS, as PEM.")
-@click.option("--key", type=click.Path(dir_okay=False), metavar="FILE", help="Its private key, as PEM.")
+@click.option(
+    "--certificate", type=click.Path(dir_okay=False), metavar="FILE", help="TLS certificate, in PEM format."
+)
+@click.option(
+    "--key", type=click.Path(dir_okay=False), metavar="FILE", help="Its private key, in PEM format."
+)
 @click.option("--plain", is_flag=True, help="Serve without TLS, because a proxy in front provides it.")
-@click.option("--rate", default=50.0, show_default=True, help="Requests per second, for each person.")
-@click.option("--running", default=2, show_default=True, help="New questions at a time, for each person.")
-@click.option("--threads", default=8, show_default=True, help="New questions at a time, in one worker.")
+@click.option("--rate", default=50.0, show_default=True, help="Requests per second, per user.")
+@click.option("--running", default=2, show_default=True, help="Concurrent new questions, per user.")
+@click.option("--threads", default=8, show_default=True, help="Concurrent new questions, per worker.")
 @click.option(
     "--late",
     default=20,
@@ -51,9 +55,9 @@ PORT = click.IntRange(0, 65535)
     help="Late or failed answers after which an analyst is suspended.",
 )
 @click.option(
-    "--pace", default=1.0, show_default=True, help="How much slower this machine is than a usual one."
+    "--pace", default=1.0, show_default=True, help="How many times slower this machine is than a typical one."
 )
-@click.option("--longest", default=60.0, show_default=True, help="The latest deadline, in seconds.")
+@click.option("--longest", default=60.0, show_default=True, help="The longest deadline, in seconds.")
 @click.option(
     "--stop-after", default=4.0, show_default=True, help="Stop an engine after this many deadlines."
 )
@@ -63,7 +67,9 @@ PORT = click.IntRange(0, 65535)
     help="Answer at once: response times then reveal something about the data.",
 )
 @click.option(
-    "--check", is_flag=True, help="Check whether it could serve, and exit. Reads rows to time them."
+    "--check",
+    is_flag=True,
+    help="Check that the server could start, then exit. Runs one count per table to time it.",
 )
 @JSON
 def command(
@@ -88,12 +94,12 @@ def command(
     check: bool,
     as_json: bool,
 ) -> None:
-    """Open the doors: HTTP, and the protocol that psql, pandas and JDBC speak.
+    """Serve over HTTP and over the Postgres protocol, which psql, pandas and JDBC speak.
 
-    Both lead to the same curator, the same budget and the same stored releases.
+    Both share one curator, one budget and the same stored releases.
     """
     if key is not None and certificate is None:
-        raise sf.InvalidParameter("key", key, "give --certificate, too: a key alone makes no TLS")
+        raise sf.InvalidParameter("key", key, "give --certificate as well: TLS needs both")
     if certificate is None and not plain and not is_near(host):
         told = (
             "others can reach it, and without TLS they could read tokens and releases on the way. Give "
@@ -122,7 +128,7 @@ def command(
     names = [database.policy.name for database in databases]
     if twice := [name for name in names if names.count(name) > 1]:
         raise sf.InvalidParameter(
-            "name", twice[0], "two policies have it: write another name = in one of them"
+            "name", twice[0], "two policies have this name: write another name = in one of them"
         )
     for path, database in zip(policies, databases, strict=True):
         if reading.is_read(database.policy) is False:
@@ -193,11 +199,11 @@ def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]
 def _tell(found: dict[str, Any], config: Config) -> None:
     click.secho(f"{found['policy']} can be served.", fg="green")
     people = [f"{each['name']} ({each['role']})" for each in found["people"]]
-    click.echo(f"  people: {', '.join(people) or 'nobody yet'}")
+    click.echo(f"  people: {', '.join(people) or 'none'}")
     for table in found["tables"]:
         name, rows = table["name"], table["rows"]
         told = f"no rows declared: {UNKNOWN:,} assumed" if rows is None else f"declared rows: {rows:,}"
-        after = f"a count leaves after {table['leaves_after']:g} s, and took {table['took']:.3f} s now"
+        after = f"a count is sent after {table['leaves_after']:g} s, and took {table['took']:.3f} s now"
         click.echo(f"  {name}: {after} ({told})")
         if table["too_close"]:
             click.secho(

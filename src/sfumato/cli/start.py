@@ -16,7 +16,7 @@ from sfumato.errors import InvalidParameter, PolicyError, SourceError
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import plain
 from sfumato.queries import policy as policies
-from sfumato.queries.policy import MOST_ROWS
+from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.units import Unit, differ, suggested
 from sfumato.sources.duckdb import DuckDB, folder_schema
 
@@ -43,8 +43,10 @@ class Answers:
 @click.argument("database", type=click.Path(path_type=Path))
 @click.option("--policy", "-p", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
 @click.option("--epsilon", "-e", metavar="E", help="The whole budget of the database.")
-@click.option("--unit", multiple=True, metavar="TABLE=COLUMN", help="Whom a row belongs to, or TABLE=row.")
-@click.option("--rows", multiple=True, metavar="TABLE=N", help="How many rows of one person weigh in full.")
+@click.option(
+    "--unit", multiple=True, metavar="TABLE=COLUMN", help="The column that names the person, or TABLE=row."
+)
+@click.option("--rows", multiple=True, metavar="TABLE=N", help="How many rows of one person count in full.")
 @click.option("--bounds", multiple=True, metavar="TABLE.COLUMN=LOW:HIGH", help="Public bounds of a column.")
 @click.option(
     "--keys",
@@ -52,9 +54,9 @@ class Answers:
     metavar="TABLE.COLUMN=A,B,..",
     help="Public values of a column, or TABLE.COLUMN=PUBLIC_TABLE.COLUMN to take them from there.",
 )
-@click.option("--public", multiple=True, metavar="TABLE", help="A table that is not about persons.")
+@click.option("--public", multiple=True, metavar="TABLE", help="A table that is not about people.")
 @click.option("--force", is_flag=True, help="Overwrite a policy that exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; asks nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; never prompt.")
 def command(
     database: Path,
     policy: Path | None,
@@ -69,9 +71,9 @@ def command(
 ) -> None:
     """Write a commented policy for DATABASE, a DuckDB file or a folder of Parquet files, from its schema.
 
-    What the options do not say is asked, if somebody is there to answer; otherwise it is left as a comment
-    to fill in. Bounds and keys come from you, never from the data: a bound read from the data would tell
-    the extreme value of somebody.
+    Whatever the options leave open is asked in a terminal; otherwise it is left as a comment
+    to fill in. Bounds and keys come from you, never from the data: a bound read from the data would reveal
+    somebody's extreme value.
     """
     target = policy or database.with_suffix(".toml")
     if target.exists() and not force:
@@ -79,7 +81,7 @@ def command(
             str(target),
             None,
             "",
-            "this policy exists already and was left as it is",
+            "this policy already exists and was not changed",
             "Add --force to replace it.",
         )
     if not database.exists():
@@ -146,14 +148,14 @@ def _units(given: Mapping[str, str]) -> list[str]:
     found = [Unit("person", table, unit) for table, unit in given.items() if unit != "row"] + rows
     if not differ(found):
         return []
-    told = "# Columns in one list name the same people; what names others goes into a list of its own."
+    told = "# Columns in one list name the same people; columns that name others go into lists of their own."
     return ["", told, *suggested(found).split("\n")]
 
 
 def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str]:
     header = f"[tables.{_key(table)}]"
     if table in answers.public:
-        return [header, "# Not about persons: its values may be used as public keys.", "public = true"]
+        return [header, "# Not about people: its values may be used as public keys.", "public = true"]
     lines = [header]
     unit = answers.units.get(table)
     if unit is None:
@@ -164,7 +166,9 @@ def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str
     else:
         lines.append(f"unit = {_toml(unit)}")
     if unit is None or unit != "row":
-        lines.append("# Rows of one person beyond this many are scaled down; fewer rows, less noise.")
+        lines.append(
+            "# A person with more rows is scaled down to this many; a smaller number means less noise."
+        )
         rows = answers.rows.get(table)
         lines.append(f"rows_per_person = {rows}" if rows else "# rows_per_person = 10")
     lines += ["", f"[tables.{_key(table)}.columns]"]
@@ -175,7 +179,7 @@ def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str
 
 def _column(path: str, column: Found, answers: Answers) -> str:
     if column.kind is None:
-        return f"# {column.name}: the type {column.engine_type} cannot be asked about"
+        return f"# {column.name}: the type {column.engine_type} is not supported"
     parts = [f'type = "{column.kind}"']
     hint = ""
     if path in answers.bounds:
@@ -207,7 +211,7 @@ def _keys(said: str, kind: str, public: set[str]) -> str:
 
 
 def _ask(schema: Mapping[str, tuple[Found, ...]], answers: Answers, epsilon: str | None) -> None:
-    click.echo("Your answers become public. Do not look at the data for them: use what anybody may know.\n")
+    click.echo("Your answers become public. Do not take them from the data: use what is publicly known.\n")
     if epsilon is None:
         answers.epsilon = click.prompt("Whole budget, epsilon", default="1")
     for table, columns in schema.items():
@@ -233,7 +237,7 @@ def _ask_table(table: str, columns: tuple[Found, ...], answers: Answers) -> None
     unit = answers.units[table]
     if unit != "row" and table not in answers.rows:
         answers.rows[table] = str(
-            click.prompt("  Rows of one person that weigh in full", default=10, type=int)
+            click.prompt("  Rows of one person that count in full", default=10, type=int)
         )
     for column in columns:
         path = f"{table}.{column.name}"
@@ -277,7 +281,7 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
     ):
         for name in names:
             if name not in known:
-                raise InvalidParameter(option, name, f"there is only {', '.join(sorted(known))}")
+                raise InvalidParameter(option, name, f"known: {', '.join(sorted(known))}")
     kinds = {f"{table}.{column.name}": column.kind for table, found in schema.items() for column in found}
     for path in answers.bounds:
         if kinds[path] not in ("integer", "number"):
@@ -295,8 +299,10 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
 def _check_numbers(answers: Answers) -> None:
     Guarantee.parse(answers.epsilon)
     for table, rows in answers.rows.items():
-        if not (rows.isascii() and rows.isdigit()) or not 1 <= int(rows) <= MOST_ROWS:
-            raise InvalidParameter(f"rows of {table}", rows, f"write a whole number from 1 to {MOST_ROWS}")
+        if not (rows.isascii() and rows.isdigit()) or not 1 <= int(rows) <= MOST_ROWS_PER_PERSON:
+            raise InvalidParameter(
+                f"rows of {table}", rows, f"write a whole number from 1 to {MOST_ROWS_PER_PERSON}"
+            )
     for path, said in answers.bounds.items():
         low, colon, high = said.partition(":")
         try:

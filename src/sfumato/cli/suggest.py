@@ -16,19 +16,23 @@ from sfumato.queries.promises import METRICS
 @click.command("suggest", cls=Friendly)
 @POLICY
 @click.argument("secret", required=False)
-@click.option("--within", metavar="R", help="A guess is right within so much of the value, such as 2.")
-@click.option("--above", metavar="LIMIT", help="What is guessed is whether the value is at least this.")
-@click.option("--advantage", metavar="A", help="How much surer anybody may become, such as 0.10.")
+@click.option(
+    "--within", metavar="R", help="A guess counts as right within this distance of the value, such as 2."
+)
+@click.option("--above", metavar="LIMIT", help="Guess whether the value is at least this.")
+@click.option("--advantage", metavar="A", help="How much surer an attacker may become, such as 0.10.")
 @click.option(
     "--prior",
     default="uniform",
     show_default=True,
     metavar="P",
-    help="What is believed before: uniform, unknown, normal:MEAN,DEVIATION or PUBLIC_TABLE.COLUMN.",
+    help="The prior belief: uniform, unknown, normal:MEAN,DEVIATION or PUBLIC_TABLE.COLUMN.",
 )
 @click.option("--metric", type=click.Choice(METRICS), default="record", show_default=True)
-@click.option("--group", type=int, default=1, metavar="K", help="So many people depend on each other.")
-@click.option("--picture", metavar="FILE", help="Draw what is gained, before and after, as SVG.")
+@click.option(
+    "--group", type=int, default=1, metavar="K", help="The number of people who depend on each other."
+)
+@click.option("--picture", metavar="FILE", help="Draw the gain, before and after, as SVG.")
 @JSON
 def command(
     policy: str,
@@ -42,7 +46,7 @@ def command(
     picture: str | None,
     as_json: bool,
 ) -> None:
-    """Which epsilon keeps everybody from becoming surer of a secret than you allow.
+    """The epsilon at which no attacker becomes surer of a secret than you allow.
 
     SECRET is a column, such as patients.age. Without one, the promises of the policy are shown. Free; no row
     about a person is read.
@@ -60,7 +64,7 @@ def command(
     else:
         if advantage is None:
             raise InvalidParameter(
-                "advantage", None, "say how much surer anybody may become: --advantage 0.10"
+                "advantage", None, "say how much surer an attacker may become: --advantage 0.10"
             )
         one = database.suggest_epsilon(
             secret,

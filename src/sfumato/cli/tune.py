@@ -22,9 +22,9 @@ EXAMPLES = (1, 10, 100)  # groups, for which the chosen caps are shown
 @POLICY
 @click.argument("table")
 @click.option("--epsilon", "-e", metavar="E", help="How much to spend on it, such as 0.1.")
-@click.option("--rho", metavar="R", help="The same where the budget counts rho.")
-@click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns; repeat it.")
-@click.option("--rows-only", is_flag=True, help="No columns: only how many rows people have.")
+@click.option("--rho", metavar="R", help="The same, if the budget counts rho.")
+@click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns; repeatable.")
+@click.option("--rows-only", is_flag=True, help="No columns: only the number of rows per person.")
 @click.option("--dry-run", is_flag=True, help="Show the section instead of writing it into the policy.")
 @JSON
 def command(
@@ -37,11 +37,11 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Choose caps privately: how many rows, and how much of a column, one person may weigh.
+    """Choose caps privately: how many rows, and how much of a column, one person may contribute.
 
-    It releases noisy histograms of how much people have, charges them, and writes them into the policy.
-    Later questions choose their caps from them, each as its price and its groups need it; that is free.
-    Repeating it on the same data is free, too.
+    It charges and releases noisy histograms of the data per person, and writes them into the policy.
+    Later questions choose their caps from them according to their price and groups, free of charge.
+    Repeating it on the same data is also free.
     """
     database = opened(policy)
     wanted = () if rows_only else columns or None
@@ -72,16 +72,16 @@ def command(
         )
         return
     most = max([*tuning.rows.people, 1])
-    click.echo(f"  About how many persons have so many rows in {found.name}, with noise:")
+    click.echo(f"  Approximate number of people by their rows in {found.name}, with noise:")
     for rows, people in zip(nodes(len(tuning.rows.people)), tuning.rows.people, strict=True):
         if people > most / 200:
             bar = show.bar(people / most, 30).rstrip("░")
             click.echo(f"  {int(rows):>10,d}  {people / PARTS:>12,.0f}  {bar}")
     if caps[1] is None:
-        click.echo("  Too few people stand out of the noise: the declared cap stays.")
+        click.echo("  Too few people stand out from the noise: the declared cap stays.")
     else:
         told = ", ".join(f"{cap:,d} for {groups} group{'s' * (groups > 1)}" for groups, cap in caps.items())
-        click.echo(f"  At epsilon 1 a count lets each person weigh so many rows: {told}.")
+        click.echo(f"  Rows per person in a count at epsilon 1: at most {told}.")
     for column in tuning.columns:
         click.echo(f"  {column.name}: averages are taken around {float(column.centre):,.6g}.")
     if dry_run:
@@ -101,7 +101,7 @@ def _write(path: Path, table: str, added: str) -> None:
             str(path),
             None,
             f"tables.{table}.tuned",
-            "the section could not be added by itself",
+            "the section could not be added automatically",
             f"Add this by hand:\n{added}",
         ) from None
     rewrite(path, text)

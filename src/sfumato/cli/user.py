@@ -25,9 +25,9 @@ class _Group(click.Group):
 
 @click.group(cls=_Group)
 def command() -> None:
-    """Who may come in through the doors of `sfumato serve`.
+    """The users of `sfumato serve`.
 
-    The file of people lies beside the policy (hospital.people). A server that runs sees a change at once.
+    They are stored beside the policy (hospital.people). A running server sees a change at once.
     """
 
 
@@ -35,13 +35,11 @@ def command() -> None:
 @POLICY
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), default="analyst", show_default=True)
-@click.option("--days", default=DAYS, show_default=True, help="How long the token lives.")
-@click.option(
-    "--password", is_flag=True, help="Also set a password, to get tokens over HTTP; it is asked for."
-)
+@click.option("--days", default=DAYS, show_default=True, help="How long the token is valid.")
+@click.option("--password", is_flag=True, help="Also prompt for a password, to get tokens over HTTP.")
 @JSON
 def add(policy: str, name: str, role: str, days: float, password: bool, as_json: bool) -> None:
-    """Let somebody in, or give somebody another token. It is shown this one time."""
+    """Add a user, or give a user another token. The token is shown only once."""
     declared = sf.open(policy).policy  # a token for a policy that is wrong would open nothing
     people = People.beside(policy)
     chosen = (
@@ -62,7 +60,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
         return
     currency = declared.budget.currency
     much = "0.1" if currency == "epsilon" else "0.01"
-    click.echo("Ask, for example (as long as the server is where it is by default):")
+    click.echo("Ask, for example (if the server uses its default address):")
     click.echo(f"  export PGPASSWORD={token[:8]}...")
     click.echo(f"  psql -h 127.0.0.1 -p 5470 -U {shlex.quote(name)} {shlex.quote(declared.name)}")
     click.echo(f"    SET sfumato.{currency} = '{much}'; SELECT COUNT(*) FROM {declared.tables[0].name};")
@@ -75,15 +73,15 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
 @command.command()
 @POLICY
 @click.argument("name")
-@click.option("--token", default="", metavar="ID", help="Only this token; ids: sfumato user list.")
+@click.option("--token", default="", metavar="ID", help="Only this token; for its id: sfumato user list.")
 @JSON
 def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
-    """Shut somebody out, at once and at every door; what was spent stays spent."""
+    """Revoke a user's access, at once and for every protocol; what was spent stays spent."""
     People.beside(policy).revoke(name, token)
     if as_json:
         print_json({"name": name, "revoked": token or "all"})
         return
-    click.echo(f"The token {token} of {name} opens nothing any more." if token else f"{name} is shut out.")
+    click.echo(f"Token {token} of {name} is revoked." if token else f"Access of {name} is revoked.")
 
 
 @command.command()
@@ -91,17 +89,19 @@ def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
 @click.argument("name")
 @JSON
 def password(policy: str, name: str, as_json: bool) -> None:
-    """Set the password by which somebody gets tokens over HTTP; it is asked for."""
+    """Prompt for the password with which a user gets tokens over HTTP."""
     people = People.beside(policy)
     if people.get(name) is None:
-        raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user add POLICY NAME")
+        raise sf.InvalidParameter(
+            "name", name, "there is no such user; add one: sfumato user add POLICY NAME"
+        )
     people.set_password(
         name, click.prompt("password", hide_input=True, confirmation_prompt=True, err=as_json)
     )
     if as_json:
         print_json({"name": name, "password": True})
         return
-    click.echo(f"{name} can get a token for it:")
+    click.echo(f"{name} can exchange it for a token:")
     where = f"http://127.0.0.1:8470/v1/{sf.open(policy).policy.name}/tokens"
     click.echo(f"  curl -X POST -u {shlex.quote(name)} {where}")
 
@@ -110,7 +110,7 @@ def password(policy: str, name: str, as_json: bool) -> None:
 @POLICY
 @JSON
 def list_people(policy: str, as_json: bool) -> None:
-    """Who may come in, with which tokens (never the tokens themselves)."""
+    """List the users and the ids of their tokens (never the tokens themselves)."""
     database = sf.open(policy)
     everybody = People.beside(policy).all()
     late = {each.name: owner.late(database.ledger, each.name) for each in everybody}
@@ -118,7 +118,7 @@ def list_people(policy: str, as_json: bool) -> None:
         print_json({"people": owner.people(everybody, late)})
         return
     if not everybody:
-        click.echo("Nobody yet. Let somebody in: sfumato user add POLICY NAME")
+        click.echo("No users yet. Add one: sfumato user add POLICY NAME")
         return
     rows = [_row(each) for each in owner.people(everybody, late)]
     headers = ["name", "role", "tokens (until)", "late or failed", ""]
@@ -132,7 +132,7 @@ def _row(person: dict[str, Any]) -> list[str]:
         for each in person["tokens"]
         if not each["revoked"]
     ]
-    state = "shut out" if person["revoked"] else "password" if person["password"] else ""
+    state = "revoked" if person["revoked"] else "password" if person["password"] else ""
     return [person["name"], person["role"], ", ".join(tokens) or "-", str(person["late"]), state]
 
 
@@ -172,7 +172,9 @@ def review(policy: str, name: str, as_json: bool) -> None:
     """List an analyst's late or failed answers, and lift the suspension."""
     database = sf.open(policy)
     if People.beside(policy).get(name) is None:
-        raise sf.InvalidParameter("name", name, "there is nobody of that name: sfumato user list POLICY")
+        raise sf.InvalidParameter(
+            "name", name, "there is no such user; for the users: sfumato user list POLICY"
+        )
     notes = database.ledger.notes(owner.LATE, name)
     seen = max((n for n, note in enumerate(notes) if note.get("looked")), default=-1)
     owner.looked(database.ledger, name)
@@ -187,7 +189,7 @@ def review(policy: str, name: str, as_json: bool) -> None:
             what = f"the engine was stopped (receipt {note['receipt']}); the question may be asked again now"
         click.echo(f"  {note.get('at', '')}  {what}")
     if len(notes) > seen + 1:
-        click.echo("  Which questions these were: the charges of that time, sfumato budget POLICY")
+        click.echo("  To find these questions, see the charges of that time: sfumato budget POLICY")
     if len(notes) == seen + 1:
         click.echo("  Nothing was late or failed since the last review.")
     today = datetime.datetime.now(datetime.UTC).date()

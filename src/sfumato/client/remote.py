@@ -65,11 +65,11 @@ def connect(
     if parts.scheme not in ("http", "https") or not parts.hostname or not name or "/" in name:
         raise InvalidParameter("url", url, "write for example https://ana@host:8470/hospital")
     if parts.scheme == "http" and not plain and not is_near(parts.hostname):
-        told = "others could read the token on the way: write https://, or say plain=True if the way is safe"
+        told = "the token could be read in transit: write https://, or plain=True if the network is safe"
         raise InvalidParameter("url", f"http://{parts.hostname}", told)
     given = token or urllib.parse.unquote(parts.password or "") or os.environ.get("SFUMATO_TOKEN", "")
     if not given:
-        told = "give a token: sf.connect(url, token=...), or set SFUMATO_TOKEN. The owner gives them out"
+        told = "give a token: sf.connect(url, token=...), or set SFUMATO_TOKEN. The owner creates tokens"
         raise InvalidParameter("token", "nothing", told)
     context = None
     if parts.scheme == "https":
@@ -85,9 +85,7 @@ def connect(
     database = RemoteDatabase(line, urllib.parse.unquote(name), price, intervals)
     whose = database.schema()["name"]  # a wrong token or database is said here
     if parts.username and urllib.parse.unquote(parts.username) != whose:
-        raise AccessDenied(
-            f"the token is that of {whose!r}, and not of {parts.username!r}. Nothing was asked."
-        )
+        raise AccessDenied(f"the token belongs to {whose!r}, not to {parts.username!r}. Nothing was asked.")
     return database
 
 
@@ -129,7 +127,9 @@ class _Line:
             except ssl.SSLError:
                 self.close()
                 told = f"{self._host} does not speak TLS on this port"
-                raise ServerError(f"{told}. Check the port, or write http:// if it is near") from None
+                raise ServerError(
+                    f"{told}. Check the port, or write http:// if it is on this machine"
+                ) from None
             except (OSError, http.client.HTTPException) as error:
                 problem = type(error).__name__
                 self.close()
@@ -137,12 +137,12 @@ class _Line:
             return _answer(answer, found)
         told = f"{self._host}:{self._port or 'its usual port'} does not answer ({problem})."
         if problem in ("RemoteDisconnected", "BadStatusLine"):
-            told += " Is this the port for HTTP, and does it want https?"
+            told += " Is this the HTTP port, and does it need https?"
         elif problem in ("ConnectionRefusedError", "gaierror"):
             told += " Is `sfumato serve` running there, on this port?"
         if body is not None:
             told += " If it was charged, the charge and its release are stored there: asking again is free."
-        raise ServerError(told)
+        raise ServerError(told, spent=None if body is not None else False)
 
     def _connection(self) -> http.client.HTTPConnection:
         found: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
@@ -174,7 +174,8 @@ def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:
     try:
         found = json.loads(content)
     except ValueError:
-        raise ServerError(f"this is not a server of ours: it answered with status {answer.status}") from None
+        told = f"this is not a Sfumato server: it answered with status {answer.status}"
+        raise ServerError(told, status=answer.status) from None
     if answer.status < 400:
         return found
     told = found.get("error", {}) if isinstance(found, dict) else {}
@@ -184,6 +185,7 @@ def _answer(answer: http.client.HTTPResponse, content: bytes) -> Any:
     message = str(told.get("message", f"status {answer.status}"))
     error = kind.__new__(kind)
     error.args = (message,)
+    error.status = answer.status
     if isinstance(error, QueryRefused):
         error.sql = ""
     for name, value in told.items():  # what the exception of the library would hold, too

@@ -48,9 +48,7 @@ class Batch(Asked):
         theirs = sum((each.query.slack for each in asked), Fraction(0))
         slack = theirs if delta is None else Guarantee.read(epsilon=1, delta=delta).delta
         if slack < lost:
-            advice = (
-                f"private groups among the questions take {decimal(lost, FINER)} of it: give at least that"
-            )
+            advice = f"private groups in the questions need {decimal(lost, FINER)} of it: give at least that"
             raise InvalidParameter("delta", delta, advice)
         return cls(keeper, asked, slack)
 

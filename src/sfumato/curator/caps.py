@@ -28,7 +28,7 @@ from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Call, Field, parts_of, possible
 from sfumato.queries.measures import Moments, Sum
 from sfumato.queries.plan import Arithmetic, KeyOf, Plan, Weighted
-from sfumato.queries.policy import MOST_ROWS
+from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Where
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
             else column
             for column in table.columns
         )
-        cap = table.rows_per_person if rows is None else min(rows, MOST_ROWS)
+        cap = table.rows_per_person if rows is None else min(rows, MOST_ROWS_PER_PERSON)
         return replace(table, rows_per_person=cap, columns=columns)
 
     if all(table.tuning is None for table in policy.tables):

@@ -133,8 +133,8 @@ class Explanation:
         if self.tuning is None:
             return []
         return [
-            f"{self.tuning} of the price is first spent on caps that fit the question. Distances and errors "
-            "here are those of the caps it has without them; with them errors are smaller, as a rule."
+            f"{self.tuning} of the price is first spent on choosing caps. The distances and errors "
+            "here are those without these caps; with them, errors are usually smaller."
         ]
 
     def _error(self, expression: Expression) -> str:
@@ -168,7 +168,7 @@ class Explanation:
         if radius is None:
             return "depends on the data; the release states it"
         if radius > 1 << 1000:
-            return "± more than a float can say"
+            return "± more than a float can represent"
         return f"± {show.number(float(radius), _places(radius))}"
 
     def _rank_error(self, chosen: Chosen) -> str:
@@ -202,8 +202,8 @@ def best_for(step: Step[Private], measure: Measure, plan: Plan) -> str:
     alone = not plan.private_keys and not plan.sets and len(plan.measures) == plan.size * measure.cells == 1
     if alone and isinstance(step.mechanism, Geometric) and distance.l1 == 1 and measure.one == 1:
         return (
-            "no mechanism of this price that looks at this number alone is better for anybody: one unit "
-            "moves it by one step at most, so geometric noise is optimal for every belief about it and every "
+            "no mechanism at this price that uses this number alone is better for any analyst: one unit "
+            "changes it by one step at most, so geometric noise is best for every belief about it and every "
             "gain that falls with distance, after the best remap (release.guesses)"
         )
     return ""
@@ -217,7 +217,7 @@ def _noise(step: Step[Private], measure: Measure) -> str:
         cells = "" if measure.cells == 1 else f" in each of {measure.cells} cells"
         return f"{mechanism.name} noise{cells}, 95% of it within ± {show.number(float(half), _places(half))}"
     if isinstance(mechanism, Partition):
-        return f"a group of {mechanism.half} persons is shown half of the time"
+        return f"a group of {mechanism.half} people is shown half of the time"
     return f"chosen by the exponential mechanism ({mechanism.name})"
 
 

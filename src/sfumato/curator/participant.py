@@ -74,18 +74,18 @@ class Page:
 
 NOT = (
     "What is true of a whole group is not hidden, and it can be about you. If the numbers show that smoking "
-    "causes cancer, then whoever knows that you smoke learns something about your health. The same would be "
+    "causes cancer, then those who know that you smoke learn something about your health. The same would be "
     "learned if you had not taken part: it does not come from your record.",
     "Nothing is promised about what others already know of you, or publish elsewhere.",
     "If several people in the data say something about each other, as a family does, what is learned about "
     "them together may be more than what is promised for one of them.",
 )
 HOW = (
-    "Nobody who asks sees a row. Every answer is a number about many people, with noise that is made to hide "
+    "No analyst sees a row. Every answer is a number about many people, with noise that is made to hide "
     "any one of them.",
-    "There is a budget for all answers together, whoever asks. When it is spent, there are no more answers "
-    "about these data. It does not fill up again by itself; whenever the owner changes it, or a promise, "
-    "that is written down where it cannot be taken back.",
+    "There is one budget for all answers to all analysts. When it is spent, there are no more answers "
+    "about these data. It is not refilled by itself; whenever the owner changes it, or a promise, "
+    "that is recorded permanently.",
 )
 
 
@@ -99,16 +99,16 @@ def _promised(database: Database) -> list[str]:
         whole = Fraction(2) if budget.rho is None else Fraction(4)
         most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
         said.append(
-            "Whatever is asked, and whoever asks: somebody who knows every other record becomes at most "
+            "Whatever is asked, by anyone: an attacker who knows every other record becomes at most "
             f"{points(most)} surer of any one fact about you{_average(database)}{_but(_missed(budget))}."
         )
     said.append(
-        "This holds however clever somebody is, and whatever is known or published about everybody else."
+        "This holds however clever the attacker is, and whatever is known or published about everybody else."
     )
     rows = [unit.table for unit in units_of(database.policy) if unit.kind == "row"]
     if rows and database.policy.units:
         said.append(
-            f"In {' and '.join(rows)}, this is promised for every row by itself. If several rows there are "
+            f"In {' and '.join(rows)}, this is promised for each row separately. If several rows there are "
             "about you, it holds for each of them, and not for all of them together."
         )
     passed = [each.told for each in database.said.still_kept if not database.ledger.keeps(each)]
@@ -123,8 +123,8 @@ def _judged(database: Database, judge: Judge, own: Limit) -> str:
     if not judge.is_broken(own, lost):
         return f"{_yours(judge.told())}. So far it is at most {points(so_far)}."
     return (
-        f"{_yours(judge.told(so_far))}. The owner promises {promised}, but what was released before that was "
-        f"promised allows {points(so_far)} already."
+        f"{_yours(judge.told(so_far))}. The owner promises {promised}, but what was released before that "
+        f"already allows {points(so_far)}."
     )
 
 
@@ -137,7 +137,7 @@ def _withdrawn(database: Database) -> list[str]:
         day = datetime.datetime.fromtimestamp(at / SECOND, datetime.UTC)
         whose = "" if name == database.policy.name else f" by {name}, which was about the same people,"
         told = _to_you(limit.told)
-        said.append(f"Until {day:%Y-%m-%d} it was promised{whose} that {told}. It is not promised any more.")
+        said.append(f"Until {day:%Y-%m-%d} it was promised{whose} that {told}. It is no longer promised.")
     return said
 
 
@@ -174,7 +174,7 @@ def _harm(database: Database) -> list[str]:
     shown = f"{math.ceil(times * 100) / 100:.2f}" if times < 10 else f"{math.ceil(times):,d}"
     return [
         f"Whatever might happen to you because of these answers is at most {shown} times as likely as "
-        f"if you had not taken part{_but(missed)}: be it a higher premium, a letter, or an embarrassment.",
+        f"if you had not taken part{_but(missed)}: such as a higher premium, a letter, or an embarrassment.",
         f"In numbers: a chance of {'; one of '.join(chances)}.",
     ]
 

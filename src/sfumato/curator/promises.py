@@ -357,14 +357,14 @@ class Judge:
         return word.join(_phrase(part) for part in self.promise.parts)
 
     @property
-    def who(self) -> str:
-        """Whom it is hidden from."""
+    def attacker(self) -> str:
+        """Whom it is hidden from, as a clause."""
         if self.promise.group > 1:
             group = f"{self.promise.group:,}"
-            return f"nobody who knows every record outside of a group of {group} that depend on each other"
+            return f"who knows every record outside of a group of {group} that depend on each other"
         if self.promise.metric != "record":
-            return "nobody who knows everything else, in the same record and in all others,"
-        return "nobody who knows everyone else's record"
+            return "who knows everything else, in the same record and in all others"
+        return "who knows everyone else's record"
 
     def is_broken(self, limit: Limit, lost: Lost) -> bool:
         """Whether more is gained at this state of the ledger than was promised.
@@ -378,8 +378,9 @@ class Judge:
         """The promise as a sentence; or the same of what can really be gained."""
         average = ", on average over releases," if self.on_average else ""
         much = points(float(self.promise.advantage) if gained is None else gained)
-        who = self.who.removesuffix(",") if average else self.who
-        return f"{who} becomes{average} more than {much} surer of {self.secret}, {self.belief}"
+        comma = "," if self.promise.metric != "record" and self.promise.group <= 1 and not average else ""
+        whom = f"nobody {self.attacker}{comma}"
+        return f"{whom} becomes{average} more than {much} surer of {self.secret}, {self.belief}"
 
     @property
     def belief(self) -> str:
@@ -398,11 +399,10 @@ class Judge:
         one, whole, eta = self.gained(alone), self.gained(after), float(self.promise.advantage)
         average = " on average" if self.on_average else ""
         passed = ", which is less" if whole > eta and points(whole) != points(eta) else ""
-        attacker = self.who.removeprefix("nobody").removesuffix(",").strip()
         return (
-            f"on its own, this release can make an attacker {attacker} at most {points(one)} surer{average} "
-            f"of {self.secret}, {self.belief}; all releases so far together: at most {points(whole)} "
-            f"(promised: {points(eta)}{passed})"
+            f"on its own, this release can make an attacker {self.attacker} at most {points(one)} surer"
+            f"{average} of {self.secret}, {self.belief}; all releases so far together: at most "
+            f"{points(whole)} (promised: {points(eta)}{passed})"
         )
 
 
@@ -540,9 +540,7 @@ def _on(value: float, low: float, high: float, step: float) -> float:
 
 
 def _empty(table: str) -> InvalidParameter:
-    return InvalidParameter(
-        "prior", table, "the public table has no rows to believe in: fill it, or write another"
-    )
+    return InvalidParameter("prior", table, "the public table has no rows: fill it, or name another one")
 
 
 def _size(amount: Fraction) -> float:

@@ -481,8 +481,8 @@ _COMPARE: dict[str, Callable[[Fraction, Fraction], bool]] = {
 
 def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str]:
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
-    together = " (all rows together, since rows were picked by their values)" if plan.selects else ""
-    notes = [f"Each interval holds the answer without noise with probability {_percent(level)}{together}."]
+    together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
+    notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
     cut: list[str] = []
     for measure in plan.measures:
         cut += [said for said in _cuts(measure, plan) if said not in cut]
@@ -506,7 +506,7 @@ def _joined(chain: Join) -> list[str]:
     for side in sides_of(chain):
         if (each := kept.get(number_of(side))) is not None:
             names, alike = " and ".join(sorted(side.tables)), " with the same row" if each.alike else ""
-            said.append(f"of one person at most {each.rows:,} rows of {names} are joined{alike}")
+            said.append(f"at most {each.rows:,} rows of {names} per person are joined{alike}")
     return list(dict.fromkeys(said))
 
 

@@ -107,7 +107,7 @@ class Said:
         wanted = " and ".join(f'{name} = "{value}"' for name, value in spent.as_dict().items())
         mended = self.bound or f"Write at least {wanted} under [budget]."
         return (
-            f"The total of {limit} is passed: {spent} was spent before. Nothing more is answered, and what "
+            f"The total of {limit} is exceeded: {spent} was spent before. Nothing more is answered, and what "
             f"people are told counts what was spent. {mended}"
         )
 
@@ -119,7 +119,7 @@ class Said:
         return (
             f"A promise is broken: {judge.told()}. What was released before allows {so_far}. Nothing more is "
             "answered, and what people are told counts what was released. Promise at least that much, or "
-            f"nothing about it, and then run: sfumato promise {self.policy.file} --withdraw"
+            f"remove the promise, and then run: sfumato promise {self.policy.file} --withdraw"
         )
 
     @property
@@ -130,7 +130,7 @@ class Said:
         name, total = binding
         return (
             f"{self.policy.name} gives {self.policy.budget}, but {name}, on the same ledger, gives {total}: "
-            "the least counts."
+            "the smaller total applies."
         )
 
     @property
@@ -150,7 +150,7 @@ class Said:
         """What is enforced beside what the policy says."""
         file = self.policy.file
         kept = [
-            f"{file} does not promise any more what is still kept: {limit.told}. Write it back, or withdraw "
+            f"{file} no longer contains a promise that is in force: {limit.told}. Restore it, or withdraw "
             f"it: sfumato promise {file} --withdraw"
             for limit in self.still_kept
         ]

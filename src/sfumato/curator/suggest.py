@@ -130,13 +130,11 @@ class Suggestion:
         if not said and self.judge.promise.metric == "record" and math.isfinite(self.budget):
             less = "half" if currency == "epsilon" else "a quarter"
             said.append(
-                f'To stay within it whatever is asked, write {currency} = "{_down(self.budget)}" under '
+                f'To stay within it for every question, write {currency} = "{_down(self.budget)}" under '
                 f"[budget] (it counts adding or removing a person: at least {less} of replacing one)."
             )
         if not self.passed:
-            said.append(
-                "Or write the promise into the policy, and the ledger keeps it, question by question:"
-            )
+            said.append("Or write the promise into the policy, which enforces it for every question:")
         return said
 
     @property
@@ -145,7 +143,7 @@ class Suggestion:
         if not self.judge.is_broken(self.judge.limit, self.lost):
             return ""
         so_far = points(self.judge.gained(self.lost))
-        return f"It cannot be promised any more: what was released so far allows {so_far}."
+        return f"It can no longer be promised: what was released so far allows {so_far}."
 
     def section(self) -> str:
         """The promise as a section of a policy."""
@@ -194,9 +192,7 @@ class Suggestion:
         where = []
         if self.worst is not None:
             name = promise.parts[0].name
-            where = [
-                f"The bounds are those for somebody whose {name} is {self.worst:g}, where most is gained."
-            ]
+            where = [f"The bounds are those for a person whose {name} is {self.worst:g}, the worst case."]
         said = show.paragraphs([*where, self.sentence, *self.advice()])
         lines = [] if self.passed else ["", *(f"    {line}" for line in self.section().splitlines())]
         return "\n".join([table, "", *said, *lines])
@@ -502,7 +498,7 @@ class Standing:
         facts, currency = self.as_dicts(), self.total.currency
         if not facts:
             return []
-        headers = ["nobody becomes surer of", "promised", "so far at most", f"allows {currency}"]
+        headers = ["secret", "promised", "so far at most", f"allows {currency}"]
         allowed = [each[f"{currency}_replaced"] for each in facts]
         rows = []
         for each, much in zip(facts, allowed, strict=True):
@@ -522,20 +518,20 @@ class Standing:
         currency, total = self.total.currency, float(self.total.amount)
         times = 4 if self.total.rho is not None else 2
         if broken := [each["secret"] for each in facts if each["broken"]]:
-            return f"The promise about {broken[0]} is broken already, so it stops every question."
+            return f"The promise about {broken[0]} is already broken, so every question is refused."
         limits = [
             (much, each["secret"]) for much, each in zip(allowed, facts, strict=True) if much is not None
         ]
         if not limits or min(limits)[0] >= times * total:
-            return f"The budget stops questions first: no promise is broken by {currency} {_down(total)}."
+            return f"The budget is the tighter limit: {currency} {_down(total)} breaks no promise."
         much, secret = min(limits)
         least = _down(much / times)
         if much <= 0:
-            return f"The promise about {secret} allows nothing: promise more, or give the budget less delta."
+            return f"The promise about {secret} allows nothing: raise it, or give the budget less delta."
         return (
-            f"The promise about {secret} sets the budget: it can stop questions once {currency} {least} of "
-            f"{_down(total)} is spent, if each costs as much as it can when a person is replaced: {times} "
-            "times what it costs when one comes or goes. Questions that cost less go on longer."
+            f"The promise about {secret} is the tighter limit: it can apply once {currency} {least} of "
+            f"{_down(total)} is spent, if each has the highest cost of replacing a person: {times} "
+            "times the cost of adding or removing one. With cheaper questions, more can be asked."
         )
 
 

@@ -191,12 +191,12 @@ def first_tuned(keeper: Keeper, statement: Statement, spend: Guarantee, part: Nu
     """A question whose whole price this is, of which so much is for caps."""
     for_caps = Guarantee.read(**{spend.currency: part})
     if for_caps.amount >= spend.amount:
-        advice = f"give less than the price, which is {spend}: a tenth of it is often right"
+        advice = f"give less than the price, which is {spend}: a tenth of it is a good start"
         raise InvalidParameter("tune", part, advice)
     rest = spend.of(spend.amount - for_caps.amount, spend.delta)
     question = asked(keeper, statement, keeper.policy, rest)
     if not tuned_by(keeper.policy, question.plan):
-        told = "leave it out: no table of this question has persons whose rows are capped"
+        told = "omit it: no table of this question has a cap on the rows of a person"
         raise InvalidParameter("tune", part, told)
     facts: dict[str, Any] = {each.name: getattr(question, each.name) for each in fields(question)}
     return FirstTuned(**facts, for_caps=for_caps)

@@ -13,7 +13,7 @@ Number = str | int | float | Decimal | Fraction
 
 DECIMALS = 12  # totals are kept in units of 10^-12, so a finer price could vanish
 FINER = 18  # decimals of a delta
-LARGEST = 10**6  # far beyond any meaningful epsilon; keeps totals small integers
+LARGEST_PRICE = 10**6  # far beyond any meaningful epsilon; keeps totals small integers
 
 _NUMBER = re.compile(r"[+-]?(?=\.?[0-9])[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")  # 1_0 is nobody's 10
 
@@ -46,12 +46,12 @@ class Guarantee:
             if not isinstance(value, (int, Fraction)):
                 raise InvalidParameter(name, value, f'write Guarantee.read({name}="{value}")')
             if value < 0:
-                raise InvalidParameter(name, decimal(value), f"a {name} is not negative")
+                raise InvalidParameter(name, decimal(value), f"{name} must not be negative")
 
     @classmethod
     def parse(cls, given: Number, name: str = "epsilon") -> Guarantee:
         """An epsilon, exactly as written; a float counts as its shortest text: 0.1 is a tenth."""
-        return cls(_positive(given, name, LARGEST, DECIMALS))
+        return cls(_positive(given, name, LARGEST_PRICE, DECIMALS))
 
     @classmethod
     def read(
@@ -62,9 +62,9 @@ class Guarantee:
         if slack == 1:
             raise InvalidParameter("delta", delta, 'take a probability far below 1, such as "1e-6"')
         return cls(
-            None if epsilon is None else _positive(epsilon, "epsilon", LARGEST, DECIMALS),
+            None if epsilon is None else _positive(epsilon, "epsilon", LARGEST_PRICE, DECIMALS),
             slack,
-            None if rho is None else _positive(rho, "rho", LARGEST, DECIMALS),
+            None if rho is None else _positive(rho, "rho", LARGEST_PRICE, DECIMALS),
         )
 
     @property

@@ -39,7 +39,9 @@ def posterior(table: Table[X, Y], prior: Mapping[X, Fraction], output: Y) -> dic
     joint = {secret: weight * table.law(secret).mass(output) for secret, weight in prior.items()}
     whole = sum(joint.values())
     if whole == 0:
-        raise InvalidParameter("output", output, "under this prior it cannot occur, so it teaches nothing")
+        raise InvalidParameter(
+            "output", output, "it has probability 0 under this prior, so there is no posterior"
+        )
     return {secret: weight / whole for secret, weight in joint.items()}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
-from sfumato.mechanisms import accuracy
+from sfumato.mechanisms.accuracy import proportion
 from sfumato.mechanisms.arguments import price, rational, set_fields, whole, whole_vector
 from sfumato.mechanisms.distance import Bound, Distance
 from sfumato.mechanisms.mechanism import Finite, Mechanism
@@ -122,7 +122,7 @@ class RandomizedResponse(Mechanism[int, int]):
         def share(observed: Fraction) -> Fraction:
             return (observed - self.other) / slope
 
-        low, high = accuracy.proportion(count=count, people=people, miss=float(tail))
+        low, high = proportion(count=count, people=people, miss=float(tail))
         estimate = share(Fraction(count, people))
         inside = min(max(estimate, Fraction(0)), Fraction(1))
         return Estimate(

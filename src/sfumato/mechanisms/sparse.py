@@ -42,14 +42,16 @@ class ConversationState:
     def take(self, owner: SparseVector) -> int:
         """The noisy threshold, once, for the mechanism that drew it."""
         if owner != self._owner:
-            raise InvalidParameter("state", self, "it belongs to another mechanism: start one of your own")
+            raise InvalidParameter(
+                "state", self, "it belongs to another mechanism: start one with this mechanism"
+            )
         if self._left <= 0:
             raise ConversationEnded(owner.limit)
         try:
             self._unused.pop()
         except IndexError:
             raise InvalidParameter(
-                "state", self, "it was used before: go on from the state of the last reply"
+                "state", self, "it was already used: continue from the state of the last reply"
             ) from None
         return self._threshold
 

@@ -76,7 +76,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite) -> Plan:
         tree = tree.this
     if tree.kind == "Union":
         advice = "Put it into a subquery: SELECT COUNT(*) FROM (SELECT ... UNION ALL SELECT ...) AS t"
-        text.refuse(tree, "UNION stands outside of the aggregate", advice)
+        text.refuse(tree, "UNION is outside the aggregate", advice)
     if tree.kind != "Select":
         told = "only SELECT is answered"
         text.refuse(tree, told, "Write: SELECT COUNT(*) FROM a_table", name=tree.kind)
@@ -102,7 +102,9 @@ class _Asking:
         if select.arguments.get("distinct"):
             advice = "Leave DISTINCT out; GROUP BY already lists each key once."
             text.refuse(
-                select["distinct"] if select.get("distinct") else select, "DISTINCT has no use here", advice
+                select["distinct"] if select.get("distinct") else select,
+                "DISTINCT has no effect here",
+                advice,
             )
         relation, self.scope = rows.of(select, {})
         if relation.public:
@@ -112,11 +114,11 @@ class _Asking:
         private = any(key.values is None for key in self.keys)
         size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
         if size > MOST_GROUPS:
-            text.refuse(select["group"], f"the keys make {size} groups", f"Stay below {MOST_GROUPS}.")
+            text.refuse(select["group"], f"the keys form {size} groups", f"Stay below {MOST_GROUPS}.")
         aggregates = self.aggregates()
         if not aggregates:
             advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
-            text.refuse(select, "the query asks for no aggregate", advice)
+            text.refuse(select, "the query has no aggregate", advice)
         self.rewriting = self.rewritten(aggregates, relation, size)
         if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
             self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
@@ -160,7 +162,7 @@ class _Asking:
         if rolled is not None:
             self.text.allow(rolled)
             if len(plain) > 1:
-                told = f"{rolled.kind.upper()} stands beside other keys"
+                told = f"{rolled.kind.upper()} is combined with other keys"
                 self.text.refuse(rolled, told, f"Put all keys into it: {rolled.kind.upper()}(a, b).")
             plain = rolled.nodes()
         for node in plain:
@@ -170,7 +172,7 @@ class _Asking:
             found = self.reader.raw(target, self.scope)
             key = self.read_key(found, target, conditions)
             if any(key.expression == other.expression for other in keys):
-                self.text.refuse(target, "this is grouped by twice", "Name it once.")
+                self.text.refuse(target, "GROUP BY names this twice", "Name it once.")
             keys.append(key)
         return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
 
@@ -179,10 +181,10 @@ class _Asking:
         if sets:
             group = self.select["group"]
             if any(key.values is None for key in self.keys):
-                told = "totals over private groups would leave out those that are not shown"
+                told = "totals over private groups would omit the groups that are not shown"
                 self.text.refuse(group, told, "Ask for the totals as a question of their own.")
             if not all(isinstance(m, (Moments, Sum)) for m in self.rewriting.measures):
-                told = "persons, different values, quantiles and modes of groups do not add up"
+                told = "people, distinct values, quantiles and modes of groups do not add up"
                 self.text.refuse(
                     group, told, "Use COUNT, SUM, AVG or VARIANCE, or leave ROLLUP and CUBE out."
                 )
@@ -199,7 +201,7 @@ class _Asking:
             advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
         if values == ():
-            self.text.refuse(node, "it has no value it could be grouped by", "Group by something else.")
+            self.text.refuse(node, "there is no value to group by", "Group by something else.")
         if values is None and found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
             found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
         return Key(found, values)
@@ -245,7 +247,9 @@ class _Asking:
         if node.kind == "Count":
             return self.count(node, inner_node, condition)
         if node.kind in ("LogicalOr", "LogicalAnd"):
-            text.refuse(node, f"{word(node)} would tell about single persons", "Write COUNT_IF(condition).")
+            text.refuse(
+                node, f"{word(node)} would reveal something about single people", "Write COUNT_IF(condition)."
+            )
         if inner_node.kind == "Distinct":
             text.refuse(node, f"DISTINCT is not supported in {word(node)}", "Write it without DISTINCT.")
         if node.kind in ("Min", "Max", "Median"):
@@ -260,7 +264,7 @@ class _Asking:
         if (second := node.get("expression")) is not None:
             values.append(self.number(second, condition, node))
         if len(values) == 2 and values[0] == values[1]:
-            text.refuse(node, "both are the same", "Write VARIANCE(x).")
+            text.refuse(node, "both arguments are the same", "Write VARIANCE(x).")
         return Aggregate(_NAMES[node.kind], tuple(values))
 
     def count(self, node: Node, inner: Node, condition: Scalar | None) -> Aggregate:
@@ -301,7 +305,7 @@ class _Asking:
     def rank(self, node: Node | None, whole: Node) -> Fraction:
         if node is None or node.kind != "Literal" or node.arguments.get("is_string"):
             advice = "Write a number from 0 to 1: QUANTILE_CONT(x, 0.9), one quantile at a time."
-            self.text.refuse(whole, "which quantile is not given by a number", advice)
+            self.text.refuse(whole, "the quantile is not given as a number", advice)
         rank = self.reader.fraction(node)
         if not 0 <= rank <= 1:
             self.text.refuse(node, "a quantile lies between 0 and 1", "Write for example: 0.9")
@@ -406,17 +410,17 @@ class _Asking:
                 return KeyOf(index)
         if inner.kind in ("Column", "Literal") or not _columns(inner):
             return None
-        advice = "Select exactly what stands in GROUP BY; compute with it yourself."
+        advice = "Select exactly the expression in GROUP BY, and compute with the result."
         return self.text.refuse(node, "this is neither grouped by nor aggregated", advice)
 
     def number_shown(self, node: Node) -> Expression:
         """An expression that is a number; a key or a chosen value is not one to compute with."""
         found = self.expression(node)
         if isinstance(found, KeyOf):
-            advice = "Select the key alone and compute with it yourself."
+            advice = "Select the key alone, and compute with the result."
             self.text.refuse(node, "arithmetic works on aggregates and numbers", advice)
         if isinstance(found, Chosen) and found.low is None:
-            self.text.refuse(node, "one cannot compute with MODE", "Select it alone.")
+            self.text.refuse(node, "MODE cannot be part of an expression", "Select it alone.")
         return found
 
     def having(self) -> Having | None:

@@ -18,7 +18,7 @@ from sfumato.queries.expressions import (
     FIRST,
     LARGEST,
     LAST,
-    MANY,
+    MOST_LISTED,
     WIDEST,
     Call,
     Constant,
@@ -68,7 +68,7 @@ def call(function: str, *arguments: Scalar) -> Call:
     times = _PRINTED.get(function, ())
     size = 1 + sum(each.size * (times[i] if i < len(times) else 1) for i, each in enumerate(arguments))
     if size > BIGGEST:
-        raise Unusable("an expression becomes too long when it is written out", "Nest it less deeply.")
+        raise Unusable("an expression becomes too long when it is expanded", "Nest it less deeply.")
     return Call(function, arguments, RULES[function](*arguments), size)
 
 
@@ -153,7 +153,7 @@ def _divisors(b: Scalar) -> list[Fraction]:
         return [low, high]
     if b.domain.kind != "integer" or (low == 0 and high == 0):
         raise Unusable(
-            f"{named(b)} may be as near to zero as it likes, so the quotient has no bounds",
+            f"{named(b)} may be arbitrarily close to zero, so the quotient has no bounds",
             "Keep it away from zero: GREATEST(x, 1).",
         )
     return [end for end in (low, Fraction(-1), Fraction(1), high) if low <= end <= high and end != 0]
@@ -163,7 +163,7 @@ def _whole_divide(a: Scalar, b: Scalar) -> Domain:
     _only_integers("//", a, b)
     if _held((a, b)):
         raise Misread(
-            "SQL does not round the quotient here: FLOOR and CEIL give no integer",
+            "SQL does not round the quotient here: FLOOR and CEIL do not return an integer",
             "Write CAST(FLOOR(x) AS INTEGER) // n, or FLOOR(x / n).",
         )
     corners = [Fraction(math.trunc(x / y)) for x in bounds(a) for y in _divisors(b)]
@@ -397,11 +397,11 @@ def _most_letters(parts: Sequence[Scalar]) -> int | None:
 
 def _bucket(x: Scalar, low: Scalar, high: Scalar, count: Scalar) -> Domain:
     if not x.domain.numeric:
-        raise Unusable(f"{named(x)} is {x.domain.kind}, not a number", "Take buckets of numbers.")
+        raise Unusable(f"{named(x)} is {x.domain.kind}, not a number", "Use a numeric column.")
     assert isinstance(count, Constant)
     assert isinstance(count.value, int)
-    if bounds(low)[0] >= bounds(high)[0] or not 1 <= count.value <= MANY - 2:
-        raise Unusable("that is no range of buckets", "Write: WIDTH_BUCKET(x, 0, 100, 10)")
+    if bounds(low)[0] >= bounds(high)[0] or not 1 <= count.value <= MOST_LISTED - 2:
+        raise Unusable("this is not a valid range of buckets", "Write: WIDTH_BUCKET(x, 0, 100, 10)")
     return Domain("integer", Fraction(0), Fraction(count.value + 1))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 53  # a number in an expression stays below this, where every integer is a double
 EXACT = 1 << 51  # below this, in units of its last decimal, a decimal is known by the nearest double
 WIDEST = 10**37  # and below this it can be computed with in 128 bits
-MANY = 5_000  # so many values are listed at most, when the values of an expression become public keys
+MOST_LISTED = 5_000  # so many values are listed at most, when the values of an expression become public keys
 FIRST, LAST = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
@@ -116,17 +116,33 @@ class Constant:
         return 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function or operator, its arguments and what comes out."""
+    """A function or operator, its arguments and what comes out.
+
+    `key` is computed once, from the keys of the arguments: it tells nearly all expressions apart without a
+    walk through them.
+    """
 
     function: str
     arguments: tuple[Scalar, ...]
     domain: Domain
     size: int
+    key: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", hash((self.function, self.arguments)))
 
     def __hash__(self) -> int:
-        return hash((self.function, self.arguments))
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Call) or self.key != other.key:
+            return False
+        is_same = self.function == other.function and self.arguments == other.arguments
+        return is_same and self.domain == other.domain
 
 
 Scalar = Field | Constant | Call
@@ -171,7 +187,7 @@ def parts_of(condition: Scalar | None) -> tuple[Scalar, ...]:
 
 
 def possible(expression: Scalar) -> tuple[Value, ...] | None:
-    """Every value it can take besides NULL, where they are public and at most `MANY`; else None.
+    """Every value it can take besides NULL, where they are public and at most `MOST_LISTED`; else None.
 
     >>> from sfumato.queries.domains import call
     >>> age = Field("age", Domain("integer", Fraction(0), Fraction(39)))
@@ -235,7 +251,7 @@ def _results(expression: Call, inputs: tuple[Value | None, ...]) -> tuple[Value,
             return None  # Python has no such value, or no such function
         if not isinstance(result, Null):
             found[float(result) if isinstance(result, Fraction) else result] = None
-    if len(found) > MANY:
+    if len(found) > MOST_LISTED:
         return None
     if expression.domain.kind == "text":
         return tuple(found)
@@ -249,7 +265,7 @@ def _union(branches: list[Scalar]) -> tuple[Value, ...] | None:
         if values is None:
             return None
         found.update(dict.fromkeys(values))
-    return tuple(found) if len(found) <= MANY else None
+    return tuple(found) if len(found) <= MOST_LISTED else None
 
 
 def _listed(domain: Domain) -> tuple[Value, ...] | None:
@@ -259,12 +275,12 @@ def _listed(domain: Domain) -> tuple[Value, ...] | None:
         return (False, True)
     if domain.kind == "integer" and domain.low is not None and domain.high is not None:
         low, high = math.ceil(domain.low), math.floor(domain.high)
-        return tuple(range(low, high + 1)) if high - low < MANY else None
+        return tuple(range(low, high + 1)) if high - low < MOST_LISTED else None
     return _days(domain) if domain.kind == "date" else None
 
 
 def _days(domain: Domain) -> tuple[datetime.date, ...] | None:
-    if domain.since is None or domain.until is None or (domain.until - domain.since).days >= MANY:
+    if domain.since is None or domain.until is None or (domain.until - domain.since).days >= MOST_LISTED:
         return None
     count = (domain.until - domain.since).days + 1
     return tuple(domain.since + datetime.timedelta(days) for days in range(count))
@@ -294,7 +310,7 @@ def bounds(expression: Scalar) -> tuple[Fraction, Fraction]:
     if domain.low is None or domain.high is None:
         field = next((each for each in fields(expression) if each.domain.low is None), None)
         raise Unusable(
-            f"{named(expression)} has no bounds, so one person could move the result without limit",
+            f"{named(expression)} has no bounds, so one person could change the result without limit",
             "Bound it in the query: LEAST(GREATEST(x, 0), 100).",
             field,
         )

@@ -37,7 +37,7 @@ def count(sql: str) -> int:
     most = max((number for number, _, _ in values_of(sql)), default=0)
     if most > MOST_PARAMETERS:
         raise SyntaxRefused(
-            f"${most} is beyond the last value there can be", f"Use at most ${MOST_PARAMETERS}.", sql=sql
+            f"${most} is beyond the last possible parameter", f"Use at most ${MOST_PARAMETERS}.", sql=sql
         )
     return most
 
@@ -53,11 +53,11 @@ def bind(sql: str, values: Sequence[Given], dialect: Dialect = "duckdb") -> str:
     if isinstance(values, (str, bytes)):
         raise InvalidParameter("parameters", values, "give a list of values: [...]")
     if (wanted := count(sql)) < len(values):
-        told = f"the text has places for {wanted}" if wanted else "write $1, $2, ... where the values go"
+        told = f"the query has {wanted} parameters" if wanted else "write $1, $2, ... where the values go"
         raise InvalidParameter("parameters", len(values), told)
     for number, start, end in values_of(sql):
         if number == 0:
-            raise SyntaxRefused("$0 is no value", "The first one is $1.", sql=sql, span=(start, end))
+            raise SyntaxRefused("$0 is not a parameter", "The first one is $1.", sql=sql, span=(start, end))
         if number > len(values):
             advice = "Give it (parameters=[...]), or write the value itself."
             raise SyntaxRefused(f"${number} has no value", advice, sql=sql, span=(start, end))
@@ -102,10 +102,10 @@ def _number(value: object) -> Decimal:
     """A number of any kind, also numpy's, in decimal."""
     if isinstance(value, numbers.Integral):
         if abs(int(value)) >= 10**38:
-            raise InvalidParameter("parameters", "a huge number", "no column holds so many digits")
+            raise InvalidParameter("parameters", "a huge number", "no column holds that many digits")
         return Decimal(int(value))
     if not isinstance(value, (numbers.Real, Decimal)):
-        told = "give texts, numbers, truth values, dates, timestamps, None, or lists of those"
+        told = "give strings, numbers, booleans, dates, timestamps, None, or lists of these"
         raise InvalidParameter("parameters", type(value).__name__, told)
     if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
         raise InvalidParameter("parameters", value, "give a finite number")

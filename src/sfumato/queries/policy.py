@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
-MOST_ROWS = 10**6  # per person; a larger cap would only add noise
+MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
 MOST_TABLE_ROWS = 10**12  # rows of a table
 RESERVED = "sfumato_"  # with which the names of a query's own steps begin
@@ -87,7 +87,7 @@ class Policy:
             if problem := problem_with_keys(keys, column.kind):
                 where = f"tables.{table.name}.columns.{column.name}.keys"
                 raise PolicyError(
-                    self.file, None, where, f"the public keys cannot be used: {problem}", "Mend them."
+                    self.file, None, where, f"the public keys cannot be used: {problem}", "Correct them."
                 )
             return replace(column, keys=keys)
 
@@ -138,7 +138,11 @@ def parse(text: str, file: Path) -> Policy:
         raise PolicyError(str(file), line, "", f"this is not TOML: {error}", "Fix that line.") from None
     except (ValueError, RecursionError):  # a number of thousands of digits; thousands of brackets
         raise PolicyError(
-            str(file), None, "", "it is too deep or holds too long a number", "Shorten it."
+            str(file),
+            None,
+            "",
+            "it is nested too deeply or contains a number that is too long",
+            "Shorten it.",
         ) from None
     return _PolicyReader(text, file).policy(data)
 
@@ -158,7 +162,7 @@ class _PolicyReader:
         engines = [each for each in source if each not in ("prepared", "name")]
         if len(engines) > 1:
             advice = 'Keep one of: duckdb = "your.duckdb", parquet = "a_folder"'
-            raise self.error(("source",), "it names two places", advice)
+            raise self.error(("source",), "it names two sources", advice)
         engine = next(iter(engines), "duckdb")
         copy = self.string(source, ("source", "prepared"), None) if "prepared" in source else None
         path = self.string(source, ("source", engine), None)
@@ -200,18 +204,18 @@ class _PolicyReader:
             where = ("units", name)
             if not isinstance(listed, list) or not listed or not all(isinstance(x, str) for x in listed):
                 raise self.error(
-                    where, "it is no list of columns", f'Write: {name} = ["{next(iter(known))}"]'
+                    where, "this is not a list of columns", f'Write: {name} = ["{next(iter(known))}"]'
                 )
             for each in listed:
                 if each not in known:
-                    advice = f"Name one of: {', '.join(known)}. Tables that refer to another are in its unit."
-                    raise self.error(where, f"{each!r} is no unit of these tables", advice)
+                    advice = f"Name one of: {', '.join(known)}. Tables that refer to another have its unit."
+                    raise self.error(where, f"{each!r} is not a unit of these tables", advice)
                 if each in taken:
-                    raise self.error(where, f"{each!r} stands in it twice", "Name it once.")
+                    raise self.error(where, f"{each!r} is listed twice", "Name it once.")
                 taken.add(each)
             if len({known[each].kind for each in listed}) > 1:
-                advice = "Give rows a name of their own: a person may have many of them."
-                raise self.error(where, "it holds persons and rows", advice)
+                advice = "List rows under a name of their own: a person may have many of them."
+                raise self.error(where, "it mixes people and rows", advice)
         if missing := [each for each in known if each not in taken]:
             advice = f'Add a line, such as: others = ["{missing[0]}"]'
             raise self.error(("units",), f"{missing[0]!r} is missing", advice)
@@ -220,7 +224,7 @@ class _PolicyReader:
     def promises(self, given: Any, policy: Policy) -> tuple[Promise, ...]:
         example = '[[promise]] with secret = "table.column", within = 2 and advantage = "0.10"'
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-            raise self.error(("promise",), "promises are sections of their own", f"Write: {example}")
+            raise self.error(("promise",), "each promise is a section of its own", f"Write: {example}")
         found = []
         for n, body in enumerate(given):
             try:
@@ -236,7 +240,9 @@ class _PolicyReader:
         if "epsilon" not in given and "rho" not in given:
             raise self.error(("budget",), "it has no epsilon", 'Add: epsilon = "1"')
         if "epsilon" in given and "rho" in given:
-            raise self.error(("budget", "rho"), "a budget counts epsilon or rho", "Remove one of the two.")
+            raise self.error(
+                ("budget", "rho"), "a budget counts either epsilon or rho", "Remove one of the two."
+            )
         try:
             return Guarantee.read(**given)
         except InvalidParameter as error:
@@ -262,7 +268,7 @@ class _PolicyReader:
         if not isinstance(body, dict):
             raise self.error(where, "a table is a section", f"Write: [{'.'.join(where)}]")
         if where[-1].lower().startswith(RESERVED):
-            told = f"names that begin with {RESERVED} are those of our own steps in the engine"
+            told = f"names that begin with {RESERVED} are reserved"
             raise self.error(where, told, "Rename the table in the database.")
         self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned", "rows"})
         public = body.get("public", False)
@@ -272,7 +278,7 @@ class _PolicyReader:
         if public:
             for key in ("unit", "rows_per_person"):
                 if key in body:
-                    raise self.error((*where, key), "a public table has no persons", f"Remove {key}.")
+                    raise self.error((*where, key), "a public table is not about people", f"Remove {key}.")
             return DeclaredTable(where[-1], None, None, columns, public=True)
         if "unit" not in body:
             advice = (
@@ -283,7 +289,7 @@ class _PolicyReader:
         if unit == "row":
             if "rows_per_person" in body:
                 advice = 'Remove it: with unit = "row" each person has one row.'
-                raise self.error((*where, "rows_per_person"), "it has no meaning here", advice)
+                raise self.error((*where, "rows_per_person"), "it has no effect here", advice)
             return DeclaredTable(where[-1], None, None, columns)
         unit, through = self.reference((*where, "unit"), unit)
         person = named(columns, unit)
@@ -298,12 +304,12 @@ class _PolicyReader:
             advice = "Name a column of integers or text, which tells persons apart exactly."
             raise self.error((*where, "unit"), f"{unit!r} is a {person.kind} column", advice)
         rows = body.get("rows_per_person")
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS_PER_PERSON:
             raise self.error(
                 (*where, "rows_per_person") if rows is not None else where,
-                f"rows_per_person must be a whole number from 1 to {MOST_ROWS}",
-                "Add: rows_per_person = 10 (rows of one person beyond that are scaled down, so that "
-                "nobody weighs more than 10 rows)",
+                f"rows_per_person must be a whole number from 1 to {MOST_ROWS_PER_PERSON}",
+                "Add: rows_per_person = 10 (a person with more rows is scaled down, so that "
+                "nobody counts for more than 10 rows)",
             )
         tuning = self.tuning((*where, "tuned"), body.get("tuned"), columns)
         return DeclaredTable(where[-1], person.name, rows, columns, through=through, tuning=tuning)
@@ -358,7 +364,7 @@ class _PolicyReader:
         column, _, target = (part.strip() for part in unit.partition("->"))
         table, dot, key = target.partition(".")
         if not column or not dot or not table or not key:
-            raise self.error(where, f"{unit!r} is no reference", 'Write: unit = "visit_id -> visits.id"')
+            raise self.error(where, f"{unit!r} is not a reference", 'Write: unit = "visit_id -> visits.id"')
         return column, (table, key)
 
     def check_through(self, policy: Policy, table: DeclaredTable) -> None:
@@ -374,11 +380,11 @@ class _PolicyReader:
             own = table.column(table.unit or "")
             if column is None or column.name != key or own is None or column.kind != own.kind:
                 advice = f"Declare {key} under [tables.{name}.columns] with the same type."
-                raise self.error(where, f"{name}.{key} is no column it could refer to", advice)
+                raise self.error(where, f"{name}.{key} is not a column that it can refer to", advice)
             if column.kind not in ("integer", "text"):
                 raise self.error(where, f"{name}.{key} is a {column.kind} column", "Use integers or text.")
             if target.name in seen:
-                raise self.error(where, "the references go round in a circle", "End them at a person.")
+                raise self.error(where, "the references form a cycle", "End them at a person.")
             seen.add(target.name)
             table = target
 
@@ -482,9 +488,9 @@ class _PolicyReader:
             advice = 'Write for example: grid = "1/1024" or grid = 0.5'
             raise self.error(spot, f"{body['grid']!r} is not a power of two", advice)
         if max(abs(low), abs(high)) / grid >= EXACT or abs(power) > FINEST:
-            raise self.error(spot, "the bounds have too many steps on this grid", "Take a coarser one.")
+            raise self.error(spot, "the bounds have too many steps on this grid", "Use a coarser grid.")
         if grid > high - low:
-            raise self.error(spot, "the grid is wider than the bounds", "Take a finer one.")
+            raise self.error(spot, "the grid is wider than the bounds", "Use a finer grid.")
         return power
 
     def keys(
@@ -499,7 +505,7 @@ class _PolicyReader:
             table, dot, column = body.partition(".")
             if not dot:
                 advice = 'Write: keys = ["a", "b"] or keys = "public_table.column"'
-                raise self.error(where, f"{body!r} names no table and column", advice)
+                raise self.error(where, f"{body!r} does not name a table and a column", advice)
             return None, (table, column)
         if not isinstance(body, list):
             raise self.error(where, "keys is a list of values", 'Write: keys = ["a", "b"]')
@@ -553,7 +559,7 @@ def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
     type of the column, and compared as they are.
     """
     if not keys:
-        return "there are none"
+        return "the list is empty"
     if len(keys) > MOST_KEYS:
         return f"there are more than {MOST_KEYS}"
     seen: set[Any] = set()
@@ -563,7 +569,7 @@ def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
         if isinstance(key, int) and abs(key) >= 1 << 62:
             return f"{key!r} is too large: stay below 2^62"
         if isinstance(key, str) and not _plain(key):
-            return f"{key!r} holds a zero byte or half a character"
+            return f"{key!r} contains a zero byte or an invalid character"
         if key in seen:
             return f"{key!r} is listed twice"
         seen.add(key)

@@ -272,10 +272,8 @@ class _Translation:
             return self._column(node, names)
         if node.kind == "Literal":
             return self._literal(node)
-        if node.kind == "Case" and (subject := node.get("this")) is not None:
-            self._check_compared(
-                node, [self.typed(each, names, named)[1] for each in (subject, *_whens(node))]
-            )
+        if node.kind == "Case":
+            return self._case(node, names, named, is_released)
         parts: dict[str, Node | list[Node]] = {}
         kinds: list[PgType] = []
         inner = is_released and node.kind not in AGGREGATES and node.kind not in ("Filter", "WithinGroup")
@@ -293,6 +291,33 @@ class _Translation:
         if node.kind in _SAME:
             return node, _SAME[node.kind]
         return node, UNKNOWN  # whatever else there is: the reader refuses what it does not know
+
+    def _case(
+        self, node: Node, names: _Names, named: dict[str, Columns], is_released: bool
+    ) -> tuple[Node, PgType]:
+        """CASE: what stands before THEN is compared, what stands after it is its value."""
+
+        def typed(each: Node) -> tuple[Node, PgType]:
+            return self.typed(each, names, named, is_released)
+
+        changed: dict[str, Node | list[Node]] = {}
+        compared, values, branches = list[PgType](), list[PgType](), list[Node]()
+        if (subject := node.get("this")) is not None:
+            changed["this"], kind = typed(subject)
+            compared.append(kind)
+        for each in node.nodes("ifs"):
+            when, kind = typed(each.this)
+            then, value = typed(each["true"])
+            compared.append(kind)
+            values.append(value)
+            branches.append(_with(each, this=when, true=then))
+        changed["ifs"] = branches
+        if (default := node.get("default")) is not None:
+            changed["default"], kind = typed(default)
+            values.append(kind)
+        if subject is not None:
+            self._check_compared(node, compared)
+        return _with(node, **changed), _common(values)
 
     def _column(self, node: Node, names: _Names) -> tuple[Node, PgType]:
         node = self._folded(node)
@@ -366,9 +391,9 @@ class _Translation:
             self._check_compared(node, kinds)
         return node, _common(kinds)
 
-    def case(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """CASE, or one branch of it: what stands before THEN has no part in the type."""
-        return node, _common(kinds if node.kind == "Case" and node.get("this") is None else kinds[1:])
+    def either(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """IF(condition, a, b), which PostgreSQL does not have."""
+        return node, _common(kinds[1:])
 
     def bucketed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         self._check_compared(node, kinds)
@@ -595,7 +620,7 @@ class _Translation:
 
 _RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node, PgType]]] = {
     "Div": _Translation.divided,
-    **dict.fromkeys(("Case", "If"), _Translation.case),
+    "If": _Translation.either,
     "WidthBucket": _Translation.bucketed,
     **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv"), _Translation.computed),
     **dict.fromkeys(_COMPARING, _Translation.compared),
@@ -684,10 +709,6 @@ def _scaled(node: Node, scale: int) -> Node:
         return _made(each, "Paren", this=product)
 
     return _with(node, this=times(node.this), expression=times(node.expression))
-
-
-def _whens(node: Node) -> list[Node]:
-    return [each.this for each in node.nodes("ifs")]
 
 
 def _is_result(node: Node) -> bool:

@@ -102,10 +102,10 @@ def promise_of(body: Mapping[str, Any], tables: tuple[DeclaredTable, ...], budge
         bodies = given
     parts = tuple(_part(each, tables) for each in bodies)
     if len({part.name for part in parts}) < len(parts):
-        raise InvalidParameter("parts", parts[0].name, "each part is another column")
+        raise InvalidParameter("parts", parts[0].name, "each part must be a different column")
     goal = body.get("goal", "all")
     if goal not in ("all", "any") or ("goal" in body and len(parts) == 1):
-        raise InvalidParameter("goal", goal, 'beside several parts write "all" or "any"')
+        raise InvalidParameter("goal", goal, 'with several parts, write "all" or "any"')
     metric = body.get("metric", "record")
     if metric not in METRICS:
         raise InvalidParameter("metric", metric, f"write one of: {', '.join(METRICS)}")
@@ -133,7 +133,7 @@ def _known(body: Mapping[str, Any], names: set[str]) -> None:
 
 
 def _advantage(body: Mapping[str, Any]) -> Fraction:
-    advice = 'write how much surer anybody may become, strictly between 0 and 1: advantage = "0.10"'
+    advice = 'write how much surer an attacker may become, strictly between 0 and 1: advantage = "0.10"'
     found = _read(body.get("advantage"))
     if found is None or not 0 < found < 1:
         raise InvalidParameter("advantage", body.get("advantage", "nothing"), advice)
@@ -149,19 +149,17 @@ def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
     table, column = _secret(body.get("secret"), tables)
     limits = [key for key in ("within", "above", "below") if key in body]
     if len(limits) > 1:
-        raise InvalidParameter(
-            limits[1], body[limits[1]], f"a guess is judged by one thing: remove {limits[0]}"
-        )
+        raise InvalidParameter(limits[1], body[limits[1]], f"a guess has one criterion: remove {limits[0]}")
     numeric = column.kind in ("integer", "number", "date")
     if column.kind == "timestamp":
         raise InvalidParameter(
-            "secret", f"{table.name}.{column.name}", "promise something about its day instead"
+            "secret", f"{table.name}.{column.name}", "promise something about its date instead"
         )
     if limits and not numeric:
         advice = f"a guess about a {column.kind} is right or wrong: remove it"
         raise InvalidParameter(limits[0], body[limits[0]], advice)
     if numeric and not limits and column.keys is None:
-        advice = "write how near a guess must come to be right: within = 2; or a limit: above = 100000"
+        advice = "write how close a correct guess must be: within = 2; or a threshold: above = 100000"
         raise InvalidParameter("within", "nothing", advice)
     within = _number("within", body["within"]) if "within" in body else None
     limit = next((_at(key, body[key], column) for key in ("above", "below") if key in body), None)
@@ -172,7 +170,7 @@ def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
         advice = f"every guess would be right: the whole range is {float(high - low):g}; give less"
         raise InvalidParameter("within", body["within"], advice)
     if limit is not None and low is not None and high is not None and not _first(low, limit, high, column):
-        advice = f"everybody is on one side of it: give one above {float(low):g}, up to {float(high):g}"
+        advice = f"all values are on one side of it: give one above {float(low):g}, up to {float(high):g}"
         raise InvalidParameter("above", body.get("above", body.get("below")), advice)
     return PromisePart(
         table.name, column, within, limit, _prior(body.get("prior", "uniform"), column, limits, tables)
@@ -189,12 +187,10 @@ def _secret(given: Any, tables: tuple[DeclaredTable, ...]) -> tuple[DeclaredTabl
         told = f"did you mean {close[0]}?" if close else f"name one of: {', '.join(known[:12])}"
         raise InvalidParameter("secret", given, f"there is no such column in the policy; {told}")
     if table.public:
-        raise InvalidParameter(
-            "secret", given, "its table is public: nothing in it can be promised to anybody"
-        )
+        raise InvalidParameter("secret", given, "its table is public, so nothing about it can be promised")
     referred = any(t.through == (table.name, column.name) for t in tables)
     if column.name == table.unit or referred:
-        advice = "it says whose a row is, and is hidden with the person: name another column"
+        advice = "it identifies the person, who is hidden as a whole: name another column"
         raise InvalidParameter("secret", given, advice)
     return table, column
 
@@ -207,7 +203,7 @@ def _prior(given: Any, column: DeclaredColumn, limits: list[str], tables: tuple[
     if given == "uniform":
         if numeric and (low is None or high is None):
             advice = (
-                f"{column.name} has no bounds, so nothing is uniform on it: declare low and high, or write "
+                f"{column.name} has no bounds, so it has no uniform prior: declare low and high, or write "
             )
             raise InvalidParameter("prior", given, advice + 'prior = { normal = [40, 15] }, or "unknown"')
         if not numeric and column.keys is None and column.keys_from is None and column.kind != "boolean":
@@ -224,16 +220,22 @@ def _prior(given: Any, column: DeclaredColumn, limits: list[str], tables: tuple[
             first, second = body
             mean, deviation = float(_at("prior", first, column)), plain(second)
             if not (abs(mean) <= HEAVY and 1 / HEAVY <= deviation <= HEAVY):
-                raise InvalidParameter("prior", given, "give a mean, and a deviation above 0, of usual sizes")
+                raise InvalidParameter(
+                    "prior", given, "give a mean, and a deviation above 0, of moderate size"
+                )
             return Prior("normal", ((mean, deviation),))
         if kind == "cdf" and numeric and low is not None:
             return Prior("parts", _steps(body, column))
         if kind == "parts" and numeric and low is not None:
             parts = tuple((_place(a, column), _place(b, column), plain(w)) for a, b, w in body)
             if not all(0 <= w <= HEAVY for *_, w in parts) or not any(w >= 1 / HEAVY for *_, w in parts):
-                raise InvalidParameter("prior", given, f"weights are 0 to {HEAVY:g}, and some are above 0")
+                raise InvalidParameter(
+                    "prior", given, f"weights lie between 0 and {HEAVY:g}, and some are above 0"
+                )
             if any(a > b or not _holds(a, b, column) for a, b, _ in parts):
-                raise InvalidParameter("prior", given, "a part is (from, to, weight), and holds some value")
+                raise InvalidParameter(
+                    "prior", given, "a part is (from, to, weight), and contains at least one value"
+                )
             return Prior("parts", parts)
         if kind == "weights" and not numeric and isinstance(body, dict):
             return Prior("weights", weights=_weights(body, column))
@@ -269,7 +271,9 @@ def _weights(body: dict[str, Any], column: DeclaredColumn) -> tuple[tuple[Value,
             raise InvalidParameter("prior", name, f"it is not among the keys: {', '.join(list(named)[:12])}")
     weights = tuple((named.get(name, name), plain(weight)) for name, weight in body.items())
     if not all(0 <= w <= HEAVY for _, w in weights) or not any(w >= 1 / HEAVY for _, w in weights):
-        raise InvalidParameter("prior", body, f"weights are 0 to {HEAVY:g}, and one of them above 0")
+        raise InvalidParameter(
+            "prior", body, f"weights lie between 0 and {HEAVY:g}, and at least one is above 0"
+        )
     return weights
 
 
@@ -295,7 +299,7 @@ def _joint(body: Mapping[str, Any], parts: tuple[PromisePart, ...], tables: tupl
         )
         fits = fits and known is not None and known.kind == part.column.kind
     if not fits:
-        advice = "beside several parts, name a public table with columns of the same names and types"
+        advice = "with several parts, name a public table with columns of the same names and types"
         raise InvalidParameter("joint", name, advice)
     return str(name)
 
@@ -305,13 +309,13 @@ def _check_metric(promise: Promise, tables: tuple[DeclaredTable, ...]) -> None:
     if len(promise.parts) > 1 or promise.group > 1:
         raise InvalidParameter("metric", promise.metric, 'several parts, or groups, need metric = "record"')
     if part.column.kind not in ("integer", "number"):
-        advice = 'only a number has a metric of its own: use metric = "record"'
+        advice = 'only a number column has its own metric: use metric = "record"'
         raise InvalidParameter("metric", promise.metric, advice)
     if part.column.low is None:
         advice = f'{part.name} has no bounds to measure by: declare low and high, or use metric = "record"'
         raise InvalidParameter("metric", promise.metric, advice)
     if part.prior.kind == "unknown":
-        advice = "a metric of the column needs a belief about it: nothing hides its far ends from each other"
+        advice = "a metric of the column needs a prior: distant values are not hidden from each other"
         raise InvalidParameter("prior", "unknown", advice)
     table = next(t for t in tables if t.name == part.table)
     if table.through is not None:
@@ -359,7 +363,7 @@ def _place(given: Any, column: DeclaredColumn) -> float:
     found = float(_at("prior", given, column))
     low, high = bounds_of(column)
     if low is not None and high is not None and not float(low) <= found <= float(high):
-        raise InvalidParameter("prior", given, f"it is outside of the bounds of {column.name}")
+        raise InvalidParameter("prior", given, f"it is outside the bounds of {column.name}")
     return found
 
 

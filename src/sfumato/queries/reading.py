@@ -225,7 +225,7 @@ class Reader:
         unit = _PART_NAMES.get(name.lower(), name.lower())
         if unit != "year" and unit not in PARTS:
             known = ", ".join(["year", *PARTS])
-            self.text.refuse(node, f"{name} is no part of a date we know", f"Take one of: {known}.")
+            self.text.refuse(node, f"{name} is not a known part of a date", f"Take one of: {known}.")
         return self.call(node, "part", constant(unit, "text"), self.value(inner, scope))
 
     def _unit(self, node: Node, units: tuple[str, ...]) -> Scalar:
@@ -233,7 +233,7 @@ class Reader:
         unit = given.name.lower() if given is not None else ""
         if unit not in units:
             self.text.refuse(
-                node, f"{unit or 'that'} is no unit of time we know", f"Take: {', '.join(units)}."
+                node, f"{unit or 'that'} is not a known unit of time", f"Take: {', '.join(units)}."
             )
         return constant(unit, "text")
 
@@ -247,7 +247,7 @@ class Reader:
             or not isinstance(found.value, int)
             or not low <= found.value <= high
         ):
-            self.text.refuse(node, "here stands a whole number", f"Write one from {low} to {high}.")
+            self.text.refuse(node, "a whole number is needed here", f"Write one from {low} to {high}.")
         return found
 
     def _case(self, node: Node, scope: Scope) -> Scalar:
@@ -307,7 +307,7 @@ class Reader:
         single = target.text() == "FLOAT"
         number = float(apply("to single", [value])) if single else float(value)
         if math.isinf(number):
-            self.text.refuse(target, "that number is too large for it", "Write a smaller number.")
+            self.text.refuse(target, "that number is too large for this type", "Write a smaller number.")
         return constant(number, "number")
 
     def decimals(self, target: Node) -> int:
@@ -317,7 +317,7 @@ class Reader:
             return 3
         digits = given[1] if len(given) > 1 else "0"
         if not re.fullmatch(r"\d{1,2}", digits):
-            self.text.refuse(target, "that is no DECIMAL we know", "Write for example: DECIMAL(10, 2)")
+            self.text.refuse(target, "this is not a valid DECIMAL type", "Write for example: DECIMAL(10, 2)")
         return int(digits)
 
     # Literals -----------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class Reader:
         # the exponent is checked before 10^exponent is computed: 1e999999999 would take for ever
         text = node.text()
         if not re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?", text):
-            self.text.refuse(node, f"{text[:60]} is not a number we can use", "Write one of usual size.")
+            self.text.refuse(node, f"{text[:60]} is not a usable number", "Write a number of moderate size.")
         return Fraction(text)
 
     def as_kind(self, literal: Constant, kind: Kind, node: Node) -> Constant:
@@ -469,7 +469,7 @@ class Reader:
     def _in(self, node: Node, scope: Scope) -> Scalar:
         if node.get("query") is not None:
             advice = "Put it alone, or joined by AND, into WHERE: person IN (SELECT person FROM ...)"
-            self.text.refuse(node, "IN (SELECT ...) cannot stand here", advice)
+            self.text.refuse(node, "IN (SELECT ...) is not supported here", advice)
         if not node.nodes():
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         return self._among(node, node.this, node.nodes(), scope)

@@ -210,8 +210,8 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
                 values = possible(each.values[0])
                 if not values:
                     raise Unusable(
-                        "the values it can have are not public, and there may be more than we can list",
-                        "Take MODE of a column with declared keys, or GROUP BY it, ORDER BY COUNT(*) DESC.",
+                        "its possible values are not public, and there may be too many to list",
+                        "Use MODE on a column with declared keys, or GROUP BY it, ORDER BY COUNT(*) DESC.",
                     )
                 found.append(Kinds(each.values[0], values, rows))
     for value, asked in ranks.items():

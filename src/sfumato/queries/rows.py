@@ -188,7 +188,7 @@ class FromReader:
                 "Both columns must be the one that names the person: person IN (SELECT person FROM ...)",
             )
         if unit_kind(relation) != unit_kind(other.relation):
-            told = f"one table names persons by {value.domain.kind}, the other by {other_value.domain.kind}"
+            told = f"one table identifies people by {value.domain.kind}, one by {other_value.domain.kind}"
             self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
         return Among(relation, None, other.relation, None, negated)
 
@@ -202,7 +202,7 @@ class FromReader:
         text.allow(node)
         side, kind = node.text("side").upper(), node.text("kind").upper()
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
-            advice = "Write JOIN ... ON, or LEFT JOIN ... ON with the table of people to the left."
+            advice = "Write JOIN ... ON, or LEFT JOIN ... ON with the table of people on the left."
             text.refuse(node, f"{side or kind} JOIN is not supported", advice)
         outer = side == "LEFT"
         right = self.source(node.this, named)
@@ -268,7 +268,7 @@ class FromReader:
             if not left.by_person or not other.by_person:
                 text.refuse(
                     node,
-                    "the rows of the join would depend on two units, since each row of one of them is a unit",
+                    "the rows of the join would depend on two units, as each row of one of them is a unit",
                     "Join it with public tables, or declare the column that names the person as its unit.",
                 )
             same = [pair for pair in across if is_own(pair[0]) and is_own(pair[1])]
@@ -295,8 +295,8 @@ class FromReader:
             if outer:
                 text.refuse(
                     node,
-                    "which rows of the public table have no partner depends on everybody",
-                    "Put the table of people to the left of LEFT JOIN.",
+                    "which rows of the public table have no match depends on everybody",
+                    "Put the table of people on the left of LEFT JOIN.",
                 )
             left, other, inside = other, left, numbers_of(left)
         single = not left.by_person and not left.public
@@ -335,10 +335,10 @@ class FromReader:
         if node.kind == "Union":
             return self.union(node, alias, named)
         if node.kind != "Select":
-            self.text.refuse(node, f"{word(node)} is no subquery we can read", "Write a SELECT.")
+            self.text.refuse(node, f"{word(node)} is not supported as a subquery", "Write a SELECT.")
         for name, told in (("order", "ORDER BY"), ("limit", "LIMIT")):
             if (clause := node.get(name)) is not None:
-                advice = "Leave it out: which rows are first is not known without looking at all people."
+                advice = "Leave it out: which rows come first depends on the rows of all people."
                 self.text.refuse(clause, f"{told} is not supported in a subquery", advice)
         relation, scope = self.of(node, named)
         items = self.items(node, scope)
@@ -414,12 +414,12 @@ class FromReader:
             found = self.item(item, scope)
             if found not in keys:
                 told = item.name if item.kind in ("Column", "Known") else word(item)
-                self.text.refuse(item, f"{told} is neither grouped by nor added up", "Add it to GROUP BY.")
+                self.text.refuse(item, f"{told} is neither grouped by nor aggregated", "Add it to GROUP BY.")
             columns[name] = found
         if not any(is_own(key) for key in keys):
             self.text.refuse(
                 group or node,
-                "this subquery adds up rows of different people before there is any noise",
+                "this subquery aggregates rows of different people before noise is added",
                 "GROUP BY the column that names the person in it, or release it as a question of its own.",
             )
         hidden = {f"hidden {i}": key for i, key in enumerate(keys)}
@@ -482,7 +482,7 @@ class FromReader:
             text.allow(node)
         function = _FOLDS.get(node.kind)
         if function is None:
-            advice = "Per person there are COUNT, SUM, AVG, MIN, MAX, BOOL_OR and BOOL_AND."
+            advice = "Supported per person: COUNT, SUM, AVG, MIN, MAX, BOOL_OR and BOOL_AND."
             text.refuse(node, f"{word(node)} is not supported in a subquery", advice)
         rows = relation.rows or 1
         value: Scalar | None
@@ -551,17 +551,21 @@ class FromReader:
         parts = [self.subquery(each, "", named) for each in (node.this, node.expression)]
         first, second = parts
         if len(first.columns) != len(second.columns):
-            text.refuse(node, "the parts of UNION ALL have different numbers of columns", "Select as many.")
+            text.refuse(
+                node,
+                "the parts of UNION ALL have different numbers of columns",
+                "Select the same number in each part.",
+            )
         if first.relation.public != second.relation.public or (
             first.relation.by_person != second.relation.by_person
         ):
             text.refuse(node, "the parts of UNION ALL are about different units", "Ask about each by itself.")
         if len({unit_kind(part.relation) for part in parts}) > 1:
-            told = "one part names persons by numbers, the other by texts: 5 and '5' would become one person"
+            told = "one part identifies people by numbers, the other by text: 5 and '5' would be one person"
             text.refuse(node, told, "Ask about each by itself.")
         if not first.relation.by_person and first.relation.tables & second.relation.tables:
             text.refuse(
-                node, "a row that is a unit would be there twice", "Use OR in WHERE instead of UNION ALL."
+                node, "a row that is a unit would appear twice", "Use OR in WHERE instead of UNION ALL."
             )
         number = self.number(node)
         columns: dict[str, Scalar] = {}

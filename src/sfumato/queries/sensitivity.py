@@ -198,7 +198,7 @@ def _sentences(measure: Measure, plan: Plan, distances: Distances) -> list[str]:
     alone = not plan.private_keys and plan.size * measure.cells == 1
     thing = "the number" if alone else "all groups together" if measure.cells == 1 else "all cells together"
     said.append(
-        f"so one unit moves {thing} by at most {fraction(presence * unit)} when it comes or goes, "
-        f"and by at most {fraction(value * unit)} when its rows are replaced"
+        f"so adding or removing one unit changes {thing} by at most {fraction(presence * unit)}, "
+        f"and replacing its rows by at most {fraction(value * unit)}"
     )
     return said

@@ -238,7 +238,7 @@ def _syntax(sql: str, spelled: str, error: ParseError) -> SyntaxRefused:
     problem = f"this is not SQL: {'it cannot be parsed' if not told or '<' in told else told}"
     if line and column:
         problem += f", at line {line}, column {start - sql.rfind(chr(10), 0, start)}"
-    return SyntaxRefused(problem, "Fix the marked place.", sql=sql, span=(start, max(end, start + 1)))
+    return SyntaxRefused(problem, "Correct the marked part.", sql=sql, span=(start, max(end, start + 1)))
 
 
 @contextmanager

@@ -59,7 +59,9 @@ class Statement:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
             return ask(found, text, measuring)
         except Missing as missing:
-            text.refuse(missing.node, f"{word(missing.node)} lacks an argument", "Write all of them.")
+            text.refuse(
+                missing.node, f"{word(missing.node)} is missing an argument", "Give all of its arguments."
+            )
         except RecursionError:
             raise too_deep(self.written) from None
 

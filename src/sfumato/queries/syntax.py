@@ -228,7 +228,7 @@ _CALLED = {
 # What to write instead, by the argument or the node that was refused.
 INSTEAD = {
     "offset": "Leave OFFSET out; ask for more rows with LIMIT and skip them yourself.",
-    "sample": "Leave TABLESAMPLE out: the noise already hides every single row.",
+    "sample": "Leave TABLESAMPLE out: the noise already hides each row.",
     "qualify": "Leave QUALIFY out.",
     "windows": "Leave window functions out.",
     "db": "Name the table alone, as the policy does.",
@@ -236,14 +236,14 @@ INSTEAD = {
     "GroupingSets": "Use ROLLUP or CUBE, or ask one question for each set.",
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
-    "Placeholder": "Write the value itself, or $1 and give its value.",
+    "Placeholder": "Write the value itself, or write $1 and pass its value.",
     "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c]), with no other comparison and a list.",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
     "CurrentDate": "Write the date: DATE '2024-01-31'. What changes from day to day cannot be repeated.",
     "CurrentTimestamp": "Write the moment: TIMESTAMP '2024-01-31 12:00:00'.",
     "Interval": "Write the date itself, or DATE_DIFF('day', a, b).",
-    "Rand": "Leave random numbers out: the noise is ours to add.",
+    "Rand": "Leave random numbers out: Sfumato adds the noise.",
     "RegexpLike": "Use LIKE, STARTS_WITH or CONTAINS.",
     "RegexpMatches": "Use LIKE, STARTS_WITH or CONTAINS.",
 }

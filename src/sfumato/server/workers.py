@@ -33,7 +33,7 @@ from sfumato.errors import InvalidParameter, ServerError, SfumatoError
 from sfumato.server.desk.access import say
 from sfumato.server.desk.desk import Desk, Settings
 from sfumato.server.desk.people import People
-from sfumato.server.http.api import PATIENCE, HttpServer
+from sfumato.server.http.api import REQUEST_SECONDS, HttpServer
 from sfumato.server.postgres import session as wire
 from sfumato.sources.duckdb import share_memory
 
@@ -148,14 +148,12 @@ class _Parent:
         which = f"worker {index + 1} of {workers} (process {process.pid})"
         told = f"{which} {_ended(code)} before it was ready. Nothing is served."
         if code >= 0:
-            return ServerError(f"{told} What it said is above: mend that, then start the server again.")
+            return ServerError(f"{told} Its message is above: fix that, then start the server again.")
         if code != -signal.SIGKILL:
-            return ServerError(
-                f"{told} See in the system's log (journalctl, dmesg) why, then start it again."
-            )
+            return ServerError(f"{told} The system log (journalctl, dmesg) may say why. Then start it again.")
         fewer = f", start fewer workers (--workers {workers // 2})" if workers > 1 else ""
         return ServerError(
-            f"{told} If nobody killed it, memory ran out: the system's log (journalctl -k, dmesg) says so. "
+            f"{told} Unless somebody killed it, memory ran out: see the system log (journalctl -k, dmesg). "
             f"Give it more memory{fewer}, or serve fewer databases; then start it again."
         )
 
@@ -218,9 +216,9 @@ def _bound(host: str, port: int, name: str) -> socket.socket:
         found.bind(address)
         found.listen(BACKLOG)
     except socket.gaierror:
-        raise InvalidParameter("host", host, "it is no address of this machine") from None
+        raise InvalidParameter("host", host, "it is not an address of this machine") from None
     except OSError as error:
-        told = f"{host} cannot be listened on there ({error.strerror}): see what uses it, or take another"
+        told = f"cannot listen there on {host} ({error.strerror}): check what uses it, or choose another"
         raise InvalidParameter(f"{name} port", port, f"{told}: --{name}-port {port + 1}") from None
     return found
 
@@ -261,7 +259,7 @@ class _Impatient(HttpToolsProtocol):
 
     def _watched(self) -> None:
         self._unwatch()
-        self._watch = self.loop.call_later(PATIENCE, self.transport.close)
+        self._watch = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
 
     def _unwatch(self) -> None:
         if self._watch is not None:
@@ -342,7 +340,9 @@ def _desks(config: Config) -> dict[str, Desk]:
     for policy in config.policies:
         desk = Desk(policy, config.settings)
         if desk.name in desks:
-            raise InvalidParameter("name", desk.name, "two policies have it: write another name = in one")
+            raise InvalidParameter(
+                "name", desk.name, "two policies have this name: write another name = in one"
+            )
         desks[desk.name] = desk
     return desks
 

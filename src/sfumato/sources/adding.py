@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Columns = tuple[tuple[str, Expression], ...]
 
-LONGEST_KEY = 1000  # characters of a private key
+LONGEST_PRIVATE_KEY = 1000  # characters of a private key
 ZERO = integer(0, "i128")
 
 
@@ -409,7 +409,7 @@ def _usable(key: Expression) -> list[Expression]:
     """A private key has a value, and one that can be stored and shown under a name of its own."""
     conditions: list[Expression] = [there(key)]
     if key.type == "text":
-        short = apply("<=", apply("length", key, type="i64"), bare(LONGEST_KEY), type="bool")
+        short = apply("<=", apply("length", key, type="i64"), bare(LONGEST_PRIVATE_KEY), type="bool")
         conditions.append(short)
     elif key.type in ("date", "timestamp"):
         conditions.append(apply("finite", key, type="bool"))

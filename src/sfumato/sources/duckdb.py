@@ -142,7 +142,7 @@ class DuckDB:
             kind = type(error).__name__
             raise SourceError(
                 f"the public table {table!r} of {self.path} cannot be read by DuckDB ({kind}). Nothing was "
-                "charged. Of Parquet files this says which: sfumato check --read POLICY"
+                "charged. For Parquet files, find it with: sfumato check --read POLICY"
             ) from None
 
     def alike(self, table: str, column: str) -> int:
@@ -225,7 +225,7 @@ class DuckDB:
         if self._now() != self._seen:
             raise SourceError(
                 f"{self.path} was replaced, changed or removed since it was opened. Nothing more was "
-                "charged. Open it anew, and say that stored releases are about other data: sfumato "
+                "charged. Open it again, and record that stored releases are outdated: sfumato "
                 "data-changed POLICY"
             )
 
@@ -247,7 +247,7 @@ class DuckDB:
         try:
             states = [(str(file.relative_to(self._place.parent)), file.stat()) for file in self.files()]
         except OSError:
-            raise SourceError(f"{self.path} cannot be found any more. Nothing was charged.") from None
+            raise SourceError(f"{self.path} no longer exists. Nothing was charged.") from None
         return [(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in states]
 
     def check_values(self) -> None:
@@ -365,8 +365,8 @@ class Parquet(DuckDB):
             raise SourceError(f"files in {self.path} changed while they were read. Run it again.")
         if troubles:
             raise SourceError(
-                f"some files in {self.path} cannot be read through, so no new question is answered from any "
-                f"of them:{reading.listing(troubles)}\nWrite these files anew, or take the columns out of "
+                f"some files in {self.path} cannot be read fully, so no new question is answered from any "
+                f"of them:{reading.listing(troubles)}\nRewrite these files, or remove the columns from "
                 f"{self._policy.file}; then run this again."
             )
         return reading.Note(
@@ -478,8 +478,8 @@ class Mixed(Parquet):
         run = lambda sql: self._cursor(plain=True).execute(sql).fetchall()  # noqa: E731
         looks = self._looks.values()
         if found := [told for look in looks for told in reading.misfits(look, _PARQUET, run)]:
-            told = f"some values in {self.path} do not fit the one type that their column gets:"
-            raise SourceError(f"{told}{reading.listing(found)}\nNothing was written. Write these files anew.")
+            told = f"some values in {self.path} do not fit the common type of their column:"
+            raise SourceError(f"{told}{reading.listing(found)}\nNothing was written. Rewrite these files.")
 
     def _asked(self, table: DeclaredTable, parts: list[FilePart]) -> dict[str, Kind]:
         there = [c for c in table.columns if any(part.type_of(c.name) for part in parts)]
@@ -550,7 +550,7 @@ class Prepared(DuckDB):
         if not self.path.is_file():
             raise self._stale("There is no such file.")
         if log_of(self.path).exists():
-            raise self._stale("Somebody wrote into it since it was made.")
+            raise self._stale("It was modified after it was made.")
         try:
             connection = _guarded(_attach(self.path, plain=plain), self.path)
         except duckdb.Error:
@@ -561,7 +561,7 @@ class Prepared(DuckDB):
             found = []
         if found not in ([(made(self._policy, self._version),)] for made in (mark, former_mark)):
             connection.close()
-            raise self._stale("The data or the policy changed since it was made, or it is not one of ours.")
+            raise self._stale("The data or the policy changed since it was made, or Sfumato did not make it.")
         return connection
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
@@ -570,8 +570,8 @@ class Prepared(DuckDB):
 
     def _stale(self, problem: str) -> SourceError:
         return SourceError(
-            f"the prepared copy {self.path} cannot be used. {problem} Nothing was charged. Make it anew: "
-            f"sfumato prepare {self._policy.file}; or take `prepared` out of [source] there."
+            f"the prepared copy {self.path} cannot be used. {problem} Nothing was charged. Make it again: "
+            f"sfumato prepare {self._policy.file}; or remove `prepared` from [source] there."
         )
 
 
@@ -696,8 +696,8 @@ def _guarded(connection: duckdb.DuckDBPyConnection, path: Path) -> duckdb.DuckDB
     if taken:
         names = ", ".join(name for (name,) in taken)
         raise SourceError(
-            f"{path} defines functions or types of its own under names of DuckDB's: {names}. They would "
-            "replace what keeps every person to the cap. Drop or rename them, for example: DROP MACRO floor"
+            f"{path} defines functions or types with the names of built-in ones: {names}. They would "
+            "replace the functions that enforce the caps. Drop or rename them, for example: DROP MACRO floor"
         )
     return connection
 
@@ -728,7 +728,7 @@ def prepare(policy: Policy, progress: Progress = lambda _name, _done: None) -> P
                 connection.execute(f"CHECKPOINT {_COPY}")
         except duckdb.OutOfMemoryException:
             problem = (
-                "there is not enough memory to sort the tables. Give the machine more, or ask without it."
+                "there is not enough memory to sort the tables. Add memory, or ask without a prepared copy."
             )
             raise SourceError(f"{target} was not written: {problem}") from None
         except duckdb.Error as error:
@@ -745,10 +745,8 @@ def _unwritten(target: Path, original: DuckDB, error: duckdb.Error) -> SourceErr
     """Why there is no copy: to the owner, by files and columns where they can be told."""
     told = f"{target} was not written: "
     if found := original.troubles(lambda _name, _done: None):
-        return SourceError(
-            f"{told}some files cannot be read through:{reading.listing(found)}\nWrite them anew."
-        )
-    return SourceError(f"{told}DuckDB could not ({type(error).__name__}).")
+        return SourceError(f"{told}some files cannot be read fully:{reading.listing(found)}\nRewrite them.")
+    return SourceError(f"{told}DuckDB failed ({type(error).__name__}).")
 
 
 def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
@@ -757,7 +755,7 @@ def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
     if not target.parent.is_dir():
         raise SourceError(f"{told}there is no folder {target.parent}. Make it, or name another file.")
     if target.resolve().is_relative_to(original.path.resolve()):
-        raise SourceError(f"{told}the tables are there. Name another file: prepared under [source].")
+        raise SourceError(f"{told}that is where the tables are. Name another file: prepared under [source].")
     if not target.exists():
         return
     is_copy = target.is_file() and target.resolve() != Path(policy.ledger).resolve()
@@ -771,7 +769,7 @@ def _check_target(target: Path, policy: Policy, original: DuckDB) -> None:
             is_copy = False
     if not is_copy:
         raise SourceError(
-            f"{told}there is something else in its place, which was left as it is. Name another file: "
+            f"{told}another file is in its place, which was not changed. Name another file: "
             f"prepared under [source] in {policy.file}."
         )
 
@@ -782,7 +780,7 @@ def build(path: Path, statements: list[str], questions: list[str]) -> list[list[
     For demonstrations and tests, which know the truth because they made it. It refuses a file that exists.
     """
     if path.exists():
-        raise SourceError(f"{path} exists already and was left as it is. Name a file that does not exist.")
+        raise SourceError(f"{path} already exists and was not changed. Name a file that does not exist.")
     with duckdb.connect(str(path)) as connection:
         for statement in statements:
             connection.execute(statement)

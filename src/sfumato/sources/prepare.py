@@ -44,8 +44,8 @@ def write(policy: Policy, run: Run, into: str, mark: str) -> Iterator[tuple[str,
         for column in table.columns:
             if column.name.lower().startswith(RESERVED):
                 raise SourceError(
-                    f"{table.name}.{column.name} has a name that begins with {RESERVED}, as those of our own "
-                    "columns in the copy do. Nothing was prepared. Rename the column in the database."
+                    f"{table.name}.{column.name} has a name that begins with {RESERVED}, which is kept for "
+                    "columns of the copy. Nothing was prepared. Rename the column in the database."
                 )
     for table in policy.tables:
         yield table.name, 0.0

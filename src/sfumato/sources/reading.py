@@ -90,7 +90,7 @@ def check_alike(look: Look, policy: str) -> None:
         raise SourceError(
             f"the files of {look.table} in {look.folder} differ: {told}. Read as one table, a single value "
             "could make a question fail. Nothing was charged. Make a copy with one type: sfumato prepare "
-            f"{policy}; or write the files anew."
+            f"{policy}; or rewrite the files."
         )
 
 
@@ -99,7 +99,7 @@ def _difference(parts: Sequence[FilePart], columns: Iterable[str]) -> str:
     for part, column in itertools.product(parts, columns):
         name, mine, theirs = part.files[0].name, first.type_of(column), part.type_of(column)
         if column.lower() in part.doubled:
-            return f"{name} has two columns that are called {column!r}, in letters of either case"
+            return f"{name} has two columns named {column!r}, ignoring case"
         if mine is not None and theirs is None:
             return f"{name} has no column {column!r}, which {first.files[0].name} has"
         if mine is not None and theirs not in (mine, ABSENT):
@@ -241,9 +241,9 @@ def check_fits(look: Look, unit: str | None) -> None:
     """Refuse columns that cannot become one."""
     for part, column, fit in every_fit(look):
         file, told = part.files[0].relative_to(look.folder), part.type_of(column)
-        rest = "Nothing was written. Write the file anew, or take the column out of the policy."
+        rest = "Nothing was written. Rewrite the file, or remove the column from the policy."
         if column.lower() in part.doubled:
-            raise SourceError(f"{file} has two columns that are called {column!r}. {rest}")
+            raise SourceError(f"{file} has two columns named {column!r}. {rest}")
         if fit is None:
             kind = look.columns[column]
             raise SourceError(f"column {column!r} of {file} is {told}, which cannot become {kind}. {rest}")

@@ -200,7 +200,7 @@ class Lowering:
     ) -> Lowered:
         """One side of a join by itself, of which only so many rows of a person are kept."""
         inside = numbers_of(relation)
-        values = {f: below.column(f) for f in sorted(needed, key=repr) if prefix(f) in inside}
+        values = {f: below.column(f) for f in sorted(needed, key=lambda f: f.name) if prefix(f) in inside}
         unit = {} if below.unit is None else {below.unit: "u"}
         others = [each for each in dict.fromkeys(values.values()) if each not in unit]
         called = unit | {each: f"c{i}" for i, each in enumerate(others)}
@@ -437,7 +437,7 @@ def _single(join: Join, left: Lowered, right: Lowered, needed: set[Field]) -> Lo
         assert isinstance(part, Call)
         a, b = part.arguments  # only equalities are let through
         keys.append((a, b) if {prefix(f) for f in fields(b)} <= inside else (b, a))
-    used = sorted((f for f in needed if prefix(f) in inside), key=repr)
+    used = sorted((f for f in needed if prefix(f) in inside), key=lambda f: f.name)
     names = {field: f"c{i}" for i, field in enumerate(used)}
     types = [_common_type(a, b) for a, b in keys]
     alias = f"j{join.number}"

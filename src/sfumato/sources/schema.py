@@ -55,7 +55,7 @@ def check(policy: Policy, schema: Mapping[str, tuple[Found, ...]], path: Path) -
             close = nearest(table.name, schema)
             hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(schema) or 'no tables'}."
             raise SourceError(
-                f"{path} has no table {table.name!r} (a view does not count: its rows may depend on several "
+                f"{path} has no table {table.name!r} (views do not count: their rows may depend on several "
                 f"persons). {hint} Correct [tables.{table.name}] in {policy.file}."
             )
         _check_columns(table, schema[table.name], policy.file)
@@ -75,5 +75,5 @@ def _check_columns(table: DeclaredTable, found: tuple[Found, ...], file: str) ->
             advice = f'declare type = "{real.kind}"' if real.kind else "leave the column out"
             raise SourceError(
                 f"{table.name}.{column.name} is {real.engine_type} in the database, which is not "
-                f"{column.kind}. To go on, {advice}: {where}."
+                f"{column.kind}. To continue, {advice}: {where}."
             )

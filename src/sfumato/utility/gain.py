@@ -238,7 +238,9 @@ def _believed(table: Table[X, Y], belief: Finite[X]) -> list[tuple[X, Fraction, 
     """The secrets of a belief with their rows."""
     rows = dict(zip(table.secrets, table.rows, strict=True))
     if missing := [x for x in belief.outcomes if x not in rows]:
-        raise InvalidParameter("prior", f"{missing[0]} has no row", "believe in secrets of the table only")
+        raise InvalidParameter(
+            "prior", f"{missing[0]} has no row", "the prior may only contain secrets of the table"
+        )
     return [(x, mass, rows[x]) for x, mass in zip(belief.outcomes, belief.masses, strict=True)]
 
 

@@ -32,7 +32,7 @@ X = TypeVar("X", bound=Hashable)
 Y = TypeVar("Y", bound=Hashable)
 Distance = Callable[[X, X], Fraction | int | float]
 Goal = Callable[[X, X], bool]  # whether a guess is right, given the truth
-MANY = 400  # secrets, beyond which no program is started
+MOST_SECRETS = 400  # secrets, beyond which no program is started
 FAINT = 27.0  # the logarithm of what is nothing to a solver
 
 
@@ -54,8 +54,8 @@ def tight(belief: Finite[X], goal: Iterable[X], distance: Distance[X], epsilon: 
     size, (secrets, logs, inside) = positive("epsilon", epsilon), _split(belief, goal)
     if not any(inside) or all(inside):
         return float(any(inside))
-    if len(secrets) > MANY:
-        advice = f"a program is solved for up to {MANY}: take `precise`, or group them"
+    if len(secrets) > MOST_SECRETS:
+        advice = f"a program is solved for up to {MOST_SECRETS}: take `precise`, or group them"
         raise InvalidParameter("prior", f"{len(secrets)} secrets", advice)
     program = Program(np.array(inside, dtype=np.float64))
     program.row(list(range(len(secrets))), [1.0] * len(secrets), low=1, high=1)

@@ -195,7 +195,7 @@ class Belief:
             raise InvalidParameter("prior", f"normal {mean}, {deviation}", "give a mean, and a deviation > 0")
         if abs(mean) + 8 * deviation > 2.0**50 * step:
             raise InvalidParameter(
-                "prior", f"normal {mean}, {deviation}", "steps are lost in so large numbers"
+                "prior", f"normal {mean}, {deviation}", "steps are lost in numbers this large"
             )
         if low is None:  # on the grid of all multiples of a step
             start = (mean if high is None else min(mean, high)) - 8 * deviation
@@ -213,7 +213,7 @@ class Belief:
 
         whole = (1.0 if low is None else beyond(low)) - (0.0 if high is None else beyond(high))
         if not (total > 0 and whole > 0):
-            raise InvalidParameter("prior", f"mean {mean}", "its bell has nothing within the bounds")
+            raise InvalidParameter("prior", f"mean {mean}", "the distribution has no mass within the bounds")
         missed = 0.0 if high is not None else beyond(last)
         missed += 0.0 if low is not None else 1 - beyond(first)
         outside = min(missed / whole, 1.0)
@@ -237,7 +237,7 @@ class Belief:
         weights = np.zeros(_places(low, high, step))
         for start, end, weight in parts:
             if not (math.isfinite(start) and math.isfinite(end)):
-                raise InvalidParameter("prior", f"{start} to {end}", "give parts that have ends")
+                raise InvalidParameter("prior", f"{start} to {end}", "give finite parts")
             first, last = math.ceil((start - low) / step - 1e-9), math.floor((end - low) / step + 1e-9)
             if not (0 <= first <= last < len(weights) and weight >= 0 and math.isfinite(weight)):
                 told = f"{start:g} to {end:g}: {weight:g}"
@@ -274,7 +274,7 @@ class Belief:
         found = positive("epsilon", epsilon) * self.step / self.unit
         if not math.isfinite(found) or (found == 0 and epsilon > 0):
             raise InvalidParameter(
-                "epsilon", epsilon, "for one step of the column it is nothing that a float can say"
+                "epsilon", epsilon, "for one step of the column it is too small for a float"
             )
         return found
 

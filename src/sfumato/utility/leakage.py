@@ -160,7 +160,9 @@ def capacity(table: Table[X, Y], *, within: float = 1e-6) -> Capacity[X]:
 def _floats(table: Table[X, Y], belief: Finite[X]) -> tuple[np.ndarray, np.ndarray]:
     rows = dict(zip(table.secrets, table.rows, strict=True))
     if missing := [x for x in belief.outcomes if x not in rows]:
-        raise InvalidParameter("prior", f"{missing[0]} has no row", "believe in secrets of the table only")
+        raise InvalidParameter(
+            "prior", f"{missing[0]} has no row", "the prior may only contain secrets of the table"
+        )
     found = np.array([[float(p) for p in rows[x]] for x in belief.outcomes])
     return found, np.array([float(mass) for mass in belief.masses])
 

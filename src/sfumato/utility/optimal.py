@@ -43,7 +43,7 @@ SLACKS = (Fraction(1, 10**5), Fraction(1, 10**4), Fraction(1, 10**3))  # parts o
 TRIED, SEEN, FEW = 12, 1e-6, 8  # beliefs tried for a counterexample, what must show, of so many secrets
 FARTHEST = 300  # epsilon times a distance: fractions beyond it would have hundreds of digits
 FARTHEST_ON_A_PATH = 5000  # there they may have thousands, since no solver has to read them
-MANY = 400  # secrets or guesses, beyond which no program is started
+MOST_SECRETS = 400  # secrets or guesses, beyond which no program is started
 MOST_LEANING = 12.0  # the logarithm of how much likelier one secret may be than another, in what is tried
 LONGEST_PATH = 1001  # answers on a path, beyond which no table is made: a count of a thousand people
 KEPT_BITS = 128  # of each probability on a path
@@ -329,7 +329,7 @@ def _space(
         apart = int(np.flatnonzero(np.isinf(distances[0]))[0])
         told = f"nothing connects {outcomes[0]} and {outcomes[apart]}"
         raise InvalidParameter(
-            "neighbours", told, "the parts may be told apart for nothing: treat each alone"
+            "neighbours", told, "the parts can be told apart at no cost: treat each separately"
         )
     kept = [
         (i, j, length) for (i, j), length in edges.items() if not _implied(i, j, length, edges, distances)
@@ -403,9 +403,9 @@ def _by_program(
     belief: Finite[X], gain: Gain[W, X], epsilon: Fraction, space: _Space[X]
 ) -> Optimal[X, Hashable]:
     size, guesses = len(space.secrets), len(gain.guesses)
-    if max(size, guesses) > MANY:
+    if max(size, guesses) > MOST_SECRETS:
         raise InvalidParameter(
-            "prior", f"{size} secrets", f"a program is solved for up to {MANY}; group them"
+            "prior", f"{size} secrets", f"a program is solved for up to {MOST_SECRETS}; group them"
         )
     worth, least, wide = _even(gain, space.secrets)
     chances = np.array([float(mass) for mass in belief.masses])
@@ -500,4 +500,6 @@ def _float(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise InvalidParameter("gain", "more than a float can say", "measure it in larger units") from None
+        raise InvalidParameter(
+            "gain", "more than a float can represent", "measure it in larger units"
+        ) from None

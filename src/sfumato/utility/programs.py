@@ -103,7 +103,7 @@ class Program:
         status = solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             told = solver.modelStatusToString(status)
-            raise InvalidParameter(what, told, f"the solver did not come to an end: {advice}")
+            raise InvalidParameter(what, told, f"the solver did not finish: {advice}")
         solution, value = solver.getSolution(), float(solver.getInfo().objective_function_value)
         multipliers = np.array(solution.row_dual) / sharp
         found = [self._bound(multipliers), self._bound(self._sharpened(multipliers, solver))]

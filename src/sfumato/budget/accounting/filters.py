@@ -54,7 +54,9 @@ def price(spend: Spend, currency: Guarantee, towards: str = "presence") -> Guara
         for name, bound in bounds:
             rho = bound.epsilon**2 / 2 if bound.rho is None and bound.epsilon is not None else bound.rho
             if rho is None:
-                raise InvalidParameter("spend", name, "this ledger counts rho, and none is proved for it")
+                raise InvalidParameter(
+                    "spend", name, "this ledger counts rho, and no rho is proved for this mechanism"
+                )
             amount, slack = amount + rho, slack + (0 if bound.rho is not None else bound.delta)
     elif currency.delta:
         loss = PrivacyLoss.of(spend, towards)
@@ -64,7 +66,9 @@ def price(spend: Spend, currency: Guarantee, towards: str = "presence") -> Guara
         for name, bound in bounds:
             if bound.epsilon is None or bound.delta > 0:
                 raise InvalidParameter(
-                    "spend", name, "this ledger counts epsilon, and no pure bound is proved for it"
+                    "spend",
+                    name,
+                    "this ledger counts epsilon, and no pure bound is proved for this mechanism",
                 )
             amount += bound.epsilon
     return currency.of(_up(amount, UNIT), _up(slack, FINE))

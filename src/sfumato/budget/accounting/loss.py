@@ -138,7 +138,11 @@ class PrivacyLoss:
     def then(self, other: PrivacyLoss) -> PrivacyLoss:
         """This, and the other as well."""
         if self.parts and other.parts and self.towards != other.towards:
-            raise InvalidParameter("other", other.towards, f"this is towards {self.towards}: compose alike")
+            raise InvalidParameter(
+                "other",
+                other.towards,
+                f"this is towards {self.towards}: compose losses of the same direction",
+            )
         towards = self.towards if self.parts else other.towards
         parts = Counter(dict(self.parts)) + Counter(dict(other.parts))
         return self._made(parts, self.lost + other.lost, towards)

@@ -55,9 +55,9 @@ class DataBody:
         if (other := self.other) is not None:
             raise LedgerError(
                 f"the data at {self.data} were first charged to another ledger, {other['place']} (policy "
-                f"{other['policy']}). A ledger of its own would give the same people a second budget. "
-                f"Nothing is charged or answered. Name that one in {self.policy}: [budget] ledger = ...; or, "
-                "if these are other people's data now, say so: sfumato budget "
+                f"{other['policy']}). A second ledger would give the same people a second budget. "
+                f"Nothing is charged or answered. Name it in {self.policy}: [budget] ledger = ...; or, "
+                "if the data are about other people now, record that: sfumato budget "
                 f"{self.policy} --other-people WHY"
             )
 
@@ -105,7 +105,7 @@ class DataBody:
             known = False
         if not known:
             raise LedgerError(
-                f"{note}, which remembers which ledger {self.data} was charged to, cannot be read. Nothing "
+                f"{note}, which records the ledger that {self.data} was charged to, cannot be read. Nothing "
                 "is charged or answered. If this is the only ledger for these data, remove that file."
             )
         return noted or None

@@ -55,9 +55,9 @@ class Limit(NamedTuple):
     about: str = ""
     apart: Units = ()  # units that it is not about: charges about these alone do not count
 
-    def allows(self, lost: Sequence[int]) -> bool:
+    def allows(self, state: Sequence[int]) -> bool:
         """Whether charges may come to this."""
-        return any(all(map(le, lost, corner)) for corner in self.corners)
+        return any(all(map(le, state, corner)) for corner in self.corners)
 
     def replaces(self, other: Limit) -> bool:
         """Whether it is the same declaration, so that the other is not in force beside it; not if less would
@@ -125,7 +125,7 @@ class Chain:
         self._end: Record | None = None  # the last entry, while this process is writing
         self._sums: dict[
             tuple[Any, ...], tuple[Record, list[int]]
-        ] = {}  # up to which entry, and what it lost
+        ] = {}  # up to which entry, and the losses up to it
         self._totals: tuple[Record, dict[str, list[int]]] = (FIRST, {})  # up to which entry, and by policy
 
     # Writing ------------------------------------------------------------------------------------------
@@ -373,8 +373,8 @@ class Chain:
                 is_own = apart and line.number > retired
                 if is_own and not subjects.counts(json.loads(line.body), name, apart):
                     continue
-                lost = self._losses_of(line)
-                sums = [a + b for a, b in zip(sums, lost.get(relation, lost["value"]), strict=True)]
+                losses = self._losses_of(line)
+                sums = [a + b for a, b in zip(sums, losses.get(relation, losses["value"]), strict=True)]
             self._sums[key] = (last, sums)
         return sums
 
@@ -391,12 +391,12 @@ class Chain:
 
     def room(self, share: Share, now: int) -> tuple[int, int]:
         """What is left of a share: of its amount in this period, less what was spent since it began."""
-        spent, lost = self._own(share.name, "")
+        spent, delta_spent = self._own(share.name, "")
         if share.every is not None:
             before = self._own(share.name, "AND at < ?", shares.began(share, now))
-            spent, lost = spent - before[0], lost - before[1]
+            spent, delta_spent = spent - before[0], delta_spent - before[1]
         amount, slack = units(share.allowance)
-        return max(amount - spent, 0), max(slack - lost, 0)
+        return max(amount - spent, 0), max(slack - delta_spent, 0)
 
     def found(self, key: str, version: int, name: str | None = None) -> str:
         """What the charges for a question are found by."""
@@ -470,9 +470,9 @@ class Chain:
         if former and not accept:
             place, mark = former[0]
             raise LedgerError(
-                f"there is no ledger at {self.store.name}, but {place} remembers one that had spent "
-                f"{self.guarantee(mark.spent, mark.delta_spent)}. Nothing is charged or answered. Put it "
-                f"back; or, if it is lost, go on with that much spent: {ACCEPT}; or, if these are other "
+                f"there is no ledger at {self.store.name}, but {place} records one that had spent "
+                f"{self.guarantee(mark.spent, mark.delta_spent)}. Nothing is charged or answered. Restore "
+                f"it; or, if it is lost, count that much as spent: {ACCEPT}; or, if these are other "
                 f"people's data, remove {place.name} from {place.parent}."
             )
         with self.store.writing():
@@ -499,9 +499,9 @@ class Chain:
                 where = home.place.rpartition("\n")[2]
                 raise LedgerError(
                     f"the name {self.name!r} belongs to another policy on the ledger {self.store.name}: "
-                    f"{where}. Nothing is charged or answered. Write a name of its own at the top of this "
+                    f"{where}. Nothing is charged or answered. Write a different name at the top of this "
                     f'policy, such as name = "{self.name}-2"; or, if both are about the same data, give both '
-                    'the same name = "..." under [source]; or, if this one takes the place of the other, '
+                    'the same name = "..." under [source]; or, if this one replaces the other, '
                     "remove the other file."
                 )
 
@@ -570,7 +570,7 @@ class Chain:
         if counted != (given := _currency(self.total)):
             raise LedgerError(
                 f"{self.store.name} counts {counted}, and the policy gives {given}. The currency of a ledger "
-                "is fixed before its first charge; it was left as it is. "
+                "is fixed before its first charge; it was not changed. "
                 f"Write {counted} under [budget] in the policy, or name another ledger there."
             )
 
@@ -631,12 +631,13 @@ class Chain:
                 continue
             here = Mark(self.identity, last.number, last.head, last.spent, last.delta_spent)
             known = mark.ledger == self.identity and self.witness.has_seen(place, here)
-            spent, lost = (last.spent, last.delta_spent) if known else (0, 0)
+            spent, delta_spent = (last.spent, last.delta_spent) if known else (0, 0)
             before = missing.get(_key(mark), (mark.spent, mark.delta_spent))
             missing[_key(mark)] = (
-                min(before[0], max(mark.spent - spent, 0)), min(before[1], max(mark.delta_spent - lost, 0))
-            )  # fmt: skip
-        price = (sum(spent for spent, _ in missing.values()), sum(lost for _, lost in missing.values()))
+                min(before[0], max(mark.spent - spent, 0)),
+                min(before[1], max(mark.delta_spent - delta_spent, 0)),
+            )
+        price = (sum(spent for spent, _ in missing.values()), sum(delta for _, delta in missing.values()))
         body = {"database": self.name, "made_up": sorted(_key(mark) for _, mark in open_marks)}
         if open_marks:
             self.append("restored", self.now(), body, found="restored", price=price)
@@ -684,15 +685,15 @@ class Chain:
                 continue
             if mark.ledger != self.identity:
                 raise LedgerError(
-                    f"{self.store.name} is another ledger than the one that {place} remembers. Nothing is "
-                    "charged or answered. Put the right one back; or, if the exchange is meant, go on with "
+                    f"{self.store.name} is not the ledger that {place} records. Nothing is "
+                    "charged or answered. Restore the right one; or, if the change is intended, go on with "
                     f"what was spent there: {ACCEPT}; or, if that one was about other people, remove "
                     f"{place.name} from {place.parent}."
                 )
             raise LedgerError(
-                f"{self.store.name} is older than what {place} remembers of it, or a copy that went its own "
-                f"way, or was changed: entry {mark.number} is missing or another one. Nothing is charged or "
-                "answered. Put the newest ledger back; or, if it is lost, go on with all that was spent: "
+                f"{self.store.name} is older than the state that {place} records, or a diverged "
+                f"copy, or was changed: entry {mark.number} is missing or different. Nothing is charged or "
+                "answered. Restore the newest ledger; or, if it is lost, continue with all that was spent: "
                 f"{ACCEPT}; or, if another server has already done that, remove {place.name} from "
                 f"{place.parent}."
             )
@@ -710,18 +711,22 @@ class Chain:
         """Go through all entries; see `Ledger.verify`."""
         number, _, wanted = (head or "").partition("-")
         if head is not None and len(wanted) < SEEN:
-            raise InvalidParameter("head", head, f"give a number and {SEEN} letters or more, as in a receipt")
+            raise InvalidParameter(
+                "head",
+                head,
+                f"give the number of an entry and at least {SEEN} characters of its head, as in a receipt",
+            )
         paid: set[str] = set()
         own: dict[str, tuple[int, int]] = {}
         prices: dict[tuple[str, int], Fraction] = {}
-        spent = lost = 0
+        spent = delta_spent = 0
         line, found = FIRST, head is None
         for line in self.walk():
             found |= str(line.number) == number and line.head.startswith(wanted)
-            spent, lost = spent + line.amount, lost + line.slack
+            spent, delta_spent = spent + line.amount, delta_spent + line.slack
             before = own.get(line.who, (0, 0))
             own[line.who] = (before[0] + line.amount, before[1] + line.slack)
-            totals = (line.spent, line.delta_spent) == (spent, lost)
+            totals = (line.spent, line.delta_spent) == (spent, delta_spent)
             if not totals or (line.who and own[line.who] != (line.own_spent, line.own_delta_spent)):
                 raise self._broken(line, "its running total is not the sum of the prices before it")
             if line.kind == "charge":
@@ -732,15 +737,15 @@ class Chain:
                 # the epsilon of a delta is computed with floats: another machine may round it elsewhere
                 most = Fraction(line.amount, UNIT) * (1 + Fraction(1, 10**6) * bool(line.slack))
                 if prices[text, line.slack] > most:
-                    raise self._broken(line, "it costs less than what was run")
+                    raise self._broken(line, "its price is lower than the cost of what was run")
                 self._check_losses(line, text)
                 paid.add(str(line.number))
             if line.kind == "release" and str(line.topic).split("/")[1] not in paid:
-                raise self._broken(line, "it was never paid for")
+                raise self._broken(line, "there is no charge for it")
         if not found:
             raise LedgerError(
                 f"the ledger {self.store.name} has no entry {head}. If a receipt shows it, this is not the "
-                "ledger that gave it, or not all of it. Look for the right file."
+                "ledger that issued it, or part of it is missing. Find the right file."
             )
         self._check(line, self.witness.now())
         return line.number
@@ -761,7 +766,7 @@ class Chain:
             )
         )
         if not enough:
-            raise self._broken(line, "it notes less for a replaced person than what was run costs")
+            raise self._broken(line, "its cost of replacing a person is lower than that of what was run")
 
     def guarantee(self, amount: int, slack: int) -> Guarantee:
         """Units as an amount of the currency."""
@@ -770,7 +775,7 @@ class Chain:
     def _broken(self, line: Record, problem: str) -> LedgerError:
         return LedgerError(
             f"entry {line.number} ({line.kind}) of the ledger {self.store.name} was changed: {problem}. "
-            "Nothing is charged or answered. Put an unchanged copy back."
+            "Nothing is charged or answered. Restore an unchanged copy."
         )
 
 

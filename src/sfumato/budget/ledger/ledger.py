@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
     Answers = Callable[[str, int], bool]
 
-PATIENCE = 60.0  # seconds to wait for a writer who does not get on
+WRITER_SECONDS = 60.0  # seconds to wait for a writer who does not get on
 ROOM = 1 << 18  # bytes that must be free on the disk: more than a charge and its release take
 PAUSES = (0.0005, 0.02)  # seconds between two looks at whether somebody else has done it: first and longest
 HELD = "held"  # notes about charges that are not to be redeemed for now
-RESTORED = "(spent by a ledger that was lost, as it was remembered)"
+RESTORED = "(spent on a lost ledger, as recorded)"
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)  # of a wish that cannot be read
 
 P = ParamSpec("P")
@@ -201,7 +201,7 @@ class Ledger:
         receipt = self._receipt(found["receipt"], charged=found["new"])
         if found["new"] and receipt.price != price:
             raise LedgerError(
-                f"{self.store.name} charged {receipt.price} where {price} was asked. Verify it."
+                f"{self.store.name} charged {receipt.price} instead of {price}. Verify the ledger."
             )
         return receipt
 
@@ -225,7 +225,8 @@ class Ledger:
         if stored is None:
             raise LedgerError(
                 f"the release could not be stored in {self.path.name}, so it is not shown. The charge stays; "
-                "once the disk is writable again, the same question redeems it without a new charge."
+                "once the disk is writable again, the same question redeems it without a new charge.",
+                spent=True,
             )
         return _draw(stored)
 
@@ -580,7 +581,7 @@ class Ledger:
         if ticket.answer is None:
             raise LedgerError(ticket.problem)
         if "nonsense" in ticket.answer:
-            raise LedgerError(f"{self.store.name} could not read what it was to write. Nothing was charged.")
+            raise LedgerError(f"{self.store.name} could not read the request. Nothing was charged.")
         return ticket.answer
 
     def _lead(self) -> None:
@@ -590,7 +591,7 @@ class Ledger:
             ticket = self._waiting.popleft()
             if ticket.process == os.getpid():  # a fork copies those of threads that it does not
                 tickets.append(ticket)
-        problem = "the ledger was interrupted. Ask again: what was charged meanwhile is not charged twice."
+        problem = "the ledger was interrupted. Ask again: a charge that was already made is not made twice."
         is_over = False
         try:
             self._write(tickets)
@@ -683,15 +684,15 @@ class Ledger:
 
     def _pauses(self) -> Iterator[None]:
         """Ever longer pauses, and at last a refusal."""
-        end, pause = time.monotonic() + PATIENCE, PAUSES[0]
+        end, pause = time.monotonic() + WRITER_SECONDS, PAUSES[0]
         while time.monotonic() < end:
             time.sleep(pause)
             pause = min(pause * 1.1, PAUSES[1])
             yield
         raise LedgerError(
-            f"another process has been writing to {self.store.name} for {PATIENCE:.0f} seconds, so nothing "
-            "is charged or answered here. See whether it is stopped, or its disk or server stands still. "
-            "Then ask again: what was charged meanwhile is not charged twice."
+            f"another process has been writing to {self.store.name} for {WRITER_SECONDS:.0f} seconds, so "
+            "nothing is charged or answered here. Check whether it hangs, or its disk or server does not "
+            "respond. Then ask again: a charge that was already made is not made twice."
         )
 
     @contextmanager
@@ -745,7 +746,7 @@ class Ledger:
             whose = f"the share of {found['share']!r}"
             advice = "ask the owner for more: sfumato grant POLICY NAME"
             if found["again"]:
-                advice = f"wait until {found['again']}, when it is filled up out of the database's own total."
+                advice = f"wait until {found['again']}, when the share is refilled from the database's total."
         return self.exceeded(whose, price, left, advice)
 
     def exceeded(self, whose: str, price: Guarantee, left: Guarantee, advice: str) -> BudgetExceeded:
@@ -759,7 +760,7 @@ class Ledger:
         advice = f"let the owner raise {self.total.currency} under [budget] in the policy."
         if (binding := self.binding) is None:
             return advice
-        return f"{advice[:-1]} of {binding[0]!r}, which is on the same ledger and gives the least."
+        return f"{advice[:-1]} of {binding[0]!r}, which is on the same ledger and has the smallest total."
 
     def _unusable(self, problem: str) -> LedgerError:
         return LedgerError(

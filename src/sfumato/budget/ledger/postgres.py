@@ -16,7 +16,7 @@ try:
     import psycopg
     from psycopg import conninfo, pq
 except ImportError:
-    raise ImportError('a ledger in PostgreSQL needs psycopg. Run: pip install "sfumato[postgres]"') from None
+    raise LedgerError('a ledger in PostgreSQL needs psycopg. Run: pip install "sfumato[postgres]"') from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class Postgres(Store):
     """The schema `sfumato` of one database."""
 
     problems = (psycopg.Error, OSError)
-    advice = "Check that the server runs, that its address is right, and that this user may create a schema."
+    advice = "Check that the server is running, its address is correct, and this user may create a schema."
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -83,7 +83,7 @@ class Postgres(Store):
             if store is not self._locked:
                 raise psycopg.OperationalError("the connection was lost, and the lock with it")
             if store.info.transaction_status != pq.TransactionStatus.IDLE:  # ours would end with that one
-                raise psycopg.OperationalError("the connection is in the middle of something else")
+                raise psycopg.OperationalError("the connection is busy")
             with store.transaction():
                 yield
 

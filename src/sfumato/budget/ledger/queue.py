@@ -109,7 +109,7 @@ class Queue:
             try:
                 # blocks of its own: writing to a hole on a full disk would kill the process
                 if os.write(file, bytes(SIZE)) < SIZE:
-                    raise OSError("no room for a page")
+                    raise OSError("the disk is full")
                 page = mmap.mmap(file, SIZE)
             except OSError:
                 (self.folder / str(number)).unlink(missing_ok=True)

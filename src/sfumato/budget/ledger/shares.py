@@ -53,7 +53,7 @@ def check(share: Share, total: Guarantee, known: Collection[str] = ()) -> None:
     for name in (share.name, *share.members):
         check_name(name, known)
     if share.name in share.members:
-        raise InvalidParameter("members", share.name, "a group has another name than its members")
+        raise InvalidParameter("members", share.name, "a group cannot have the name of one of its members")
     if share.allowance.currency != total.currency:
         raise InvalidParameter("allowance", share.allowance, f"this ledger counts {total.currency}")
     if share.allowance.delta and not total.delta:
@@ -65,7 +65,7 @@ def check(share: Share, total: Guarantee, known: Collection[str] = ()) -> None:
 def check_printable(name: str) -> None:
     """Refuse a name that is none, or that could steer the terminal of whoever reads it."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise InvalidParameter("name", repr(name), f"give printable letters, at most {LONGEST_NAME} of them")
+        raise InvalidParameter("name", repr(name), f"use at most {LONGEST_NAME} printable characters")
 
 
 def check_name(name: str, known: Collection[str] = ()) -> None:
@@ -85,13 +85,15 @@ def check_name(name: str, known: Collection[str] = ()) -> None:
         return
     usual = " ".join(unicodedata.normalize("NFKC", name).split())
     if usual != name:
-        raise InvalidParameter("name", ascii(name), f"it looks like another name: write {usual!r}")
+        raise InvalidParameter(
+            "name", ascii(name), f"it could be confused with another name: write {usual!r}"
+        )
     for letter in name:
         if not (letter.isascii() or unicodedata.category(letter)[0] in "LM"):
-            told = f"leave {letter!a} out: write letters, 0 to 9, blanks, and - _ . @ +"
+            told = f"remove {letter!a}: use letters, digits, spaces, and - _ . @ +"
             raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
     if len(scripts := sorted({_script(letter) for letter in name} - {""})) > 1:
-        told = f"its letters are of several scripts ({', '.join(scripts)}): write all of it in one"
+        told = f"it mixes scripts ({', '.join(scripts)}): use only one of them"
         raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
 
 

@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 FORM = 2  # of the table below
 APPLICATION = 0x5F0A70  # marks a SQLite file as a ledger of ours
 MOUNTS = Path("/proc/self/mountinfo")
-PATIENCE = 60.0  # seconds to wait for a lock that something else than a ledger holds
+LOCK_SECONDS = 60.0  # seconds to wait for a lock that something else than a ledger holds
 
 COLUMNS = (
     "number", "at", "kind", "who", "topic", "found", "body", "amount", "slack", "spent", "lost", "own_spent",
@@ -117,7 +117,7 @@ class SQLite(Store):
     """
 
     problems = (sqlite3.Error, OSError)
-    advice = "Check that the file is a ledger, not damaged, and its folder writable."
+    advice = "Check that the file is an undamaged ledger and that its folder is writable."
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
@@ -177,7 +177,7 @@ class SQLite(Store):
         """Refuse a file with two names: SQLite keeps its log beside the name, so there would be two logs."""
         found = os.stat(self.path)
         if not stat.S_ISREG(found.st_mode):
-            raise LedgerError(f"{self.path} is not a file, so it cannot be a ledger. It was left as it is.")
+            raise LedgerError(f"{self.path} is not a file, so it cannot be a ledger. It was not changed.")
         names = found.st_nlink
         try:  # blanks and the like are written as three octal digits there
             points = [line.split()[4] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
@@ -185,9 +185,9 @@ class SQLite(Store):
         except OSError:
             mounts = []
         if names > 1 or str(self.path.resolve()) in mounts:
-            how = f"{names} names (hard links)" if names > 1 else "a name of its own by a mount"
+            how = f"{names} names (hard links)" if names > 1 else "a second name (a mount)"
             raise LedgerError(
-                f"the ledger {self.path} has {how}, and what is charged under one would not be seen under "
+                f"the ledger {self.path} has {how}, and charges made under one would not be seen under "
                 "another. Nothing is charged or answered. Keep one name; mount the folder, not the file."
             )
 
@@ -200,7 +200,7 @@ class SQLite(Store):
             form = 0
         elif application != APPLICATION:
             raise LedgerError(
-                f"{self.path} is a SQLite file, but not a ledger of sfumato. It was left as it is. "
+                f"{self.path} is a SQLite file, but not a Sfumato ledger. It was not changed. "
                 "Name another file under [budget] ledger in the policy."
             )
         check_form(str(self.path), form)
@@ -222,7 +222,7 @@ class SQLite(Store):
         if self._store is None:
             # transactions are opened by hand; any thread may use it, since STILL lets in one at a time
             store = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+                self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
             )
             store.execute("PRAGMA journal_mode = WAL")
             store.execute("PRAGMA synchronous = FULL")
@@ -241,7 +241,7 @@ class SQLite(Store):
         if here != self._place:
             raise LedgerError(
                 f"the ledger {self.path} was replaced while it was open, so nothing is charged or answered. "
-                "Put the original file back, or open the database again if the replacement is meant."
+                "Put the original file back, or open the database again if the replacement is intended."
             )
 
 
@@ -250,5 +250,5 @@ def check_form(name: str, form: int) -> None:
     if form > FORM:
         raise LedgerError(
             f"{name} was written by a newer sfumato (form {form}; this one reads {FORM}). "
-            "It was left as it is. Install the newer version."
+            "It was not changed. Install the newer version."
         )

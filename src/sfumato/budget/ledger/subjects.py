@@ -43,12 +43,12 @@ def changed(
     ledger: str, name: str, *, table: str, before: dict[str, Any], now: dict[str, Any], number: int
 ) -> LedgerError:
     """A table that says otherwise whose its rows are than when something was charged about it."""
-    was = f"[tables.{table}] said {told(before)}, and says {told(now)} now"
+    was = f"[tables.{table}] declared {told(before)}, and now declares {told(now)}"
     written = f"write {told(before).partition(',')[0]} there"
     return LedgerError(
-        f"when something was last charged about {table}, {was} (entry {number} of {ledger}). What was spent "
-        "would be added up as if it were about the same. Nothing is charged or answered. To go on, "
-        f"{written}. If this is meant to be another promise, write a second policy with a name of its own "
-        f'(name = "{name}-2" at its top) and the same ledger: what both spend counts together, and each says '
+        f"at the last charge about {table}, {was} (entry {number} of {ledger}). What was spent "
+        "would be added up as if it were about the same units. Nothing is charged or answered. To continue, "
+        f"{written}. If the change is intended, write a second policy with its own name "
+        f'(name = "{name}-2" at its top) and the same ledger: the spending of both adds up, and each states '
         "whom it is about."
     )

@@ -166,7 +166,7 @@ def _parsed(text: bytes, place: Path) -> Mark | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         pass
     raise LedgerError(
-        f"{place}, which remembers where the ledger stood, cannot be read. Nothing is charged or answered. "
-        "Put it back from a copy; or, if only this file is damaged and the ledger is the newest there is, "
-        "remove it: the next one who opens the ledger checks all of it and writes a new one."
+        f"{place}, which records the state of the ledger, cannot be read. Nothing is charged or answered. "
+        "Restore it from a copy; or, if only this file is damaged and the ledger is the newest copy, "
+        "remove it: the next process to open the ledger checks all of it and writes a new one."
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sfumato.server.catalog.catalog import Catalog
 
 LONGEST_VALUE = 10_000  # letters or elements of a value that is made
-LARGEST = 10**38
+LARGEST_NUMERIC = 10**38
 Row = tuple[Any, ...]
 
 
@@ -110,8 +110,8 @@ class Expressions(ABC):
             self._work(1 + len(value) // 100)
             if len(value) > LONGEST_VALUE:
                 raise refused("a value so long")
-        elif isinstance(value, int) and not -LARGEST < value < LARGEST:
-            raise refused("a number so large")
+        elif isinstance(value, int) and not -LARGEST_NUMERIC < value < LARGEST_NUMERIC:
+            raise refused("a number this large")
         return value
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Expressions(ABC):
             if each.kind == "Literal" and each.name.isdecimal():
                 place = int(each.name) - 1
                 if not 0 <= place < len(names):
-                    raise SyntaxRefused(f"ORDER BY {each.name} is no column", "Name one of them.")
+                    raise SyntaxRefused(f"ORDER BY {each.name} does not name a column", "Name one of them.")
                 found.append((lambda row, _, place=place: row[place], down))  # type: ignore[misc]
             elif each.kind == "Column" and not each.get("table") and _place(each.name, names) is not None:
                 at = _place(each.name, names)

@@ -106,7 +106,7 @@ class Lookup(Expressions):
     def _query(self, node: Node, outer: CatalogScope | None, named: dict[str, CatalogQuery]) -> CatalogQuery:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise refused("nesting so deep")
+            raise refused("nesting this deep")
         try:
             if (with_ := node.get("with_")) is not None:
                 if with_.arguments.get("recursive"):
@@ -312,7 +312,7 @@ class Lookup(Expressions):
         def series(frame: Frame) -> list[Row]:
             ends = [int(value.of(frame)) for value in values[:2]]
             if ends[1] - ends[0] > LONGEST_SERIES:
-                raise refused("a series so long")
+                raise refused("a series this long")
             return [(n,) for n in range(ends[0], ends[1] + 1)]
 
         def unnested(frame: Frame) -> list[Row]:

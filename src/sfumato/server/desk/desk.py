@@ -220,7 +220,7 @@ class Desk:
         bucket = self._buckets.setdefault(caller.person.name, Bucket(self.settings.rate))
         if (wait := bucket.take()) > 0:
             raise TooMany(
-                f"{caller.person.name!r} asks more than {self.settings.rate:g} times a second", wait + 1
+                f"{caller.person.name!r} sent more than {self.settings.rate:g} requests per second", wait + 1
             )
 
     def log_stranger(self, address: str, door: str, name: str = "") -> None:
@@ -239,9 +239,7 @@ class Desk:
     def check_guesses(self, address: str) -> None:
         """Refuse an address from which too many wrong tokens came, for a minute."""
         if len(recent := self._recent(address)) >= GUESSES:
-            raise TooMany(
-                "too many wrong tokens came from this address", MINUTE - (time.monotonic() - recent[0])
-            )
+            raise TooMany("too many failed logins from this address", MINUTE - (time.monotonic() - recent[0]))
 
     def _recent(self, address: str) -> list[float]:
         return [at for at in self._guesses.get(address, ()) if time.monotonic() - at < MINUTE]
@@ -354,7 +352,7 @@ class Desk:
     async def alone(self, act: Callable[[], T]) -> T:
         """Do something free that takes long: one such thing at a time."""
         if self._heavy_waiting >= HEAVY:
-            raise TooMany("too much that takes long is waiting", 10)
+            raise TooMany("too many long-running requests are waiting", 10)
         self._heavy_waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._heavy, act)
@@ -386,7 +384,7 @@ class Desk:
         question = await self.question(caller, wanted)
         check_key(key)
         if key and wanted.tune is not None:
-            raise InvalidParameter("key", key, "leave it out where a part of the price is for tuning")
+            raise InvalidParameter("key", key, "omit it if part of the price is for tuning")
         who = caller.person.name
         remembered = (who, wanted.key)
         stamp = self._moment()
@@ -452,7 +450,7 @@ class Desk:
         due = self._due(plans)
         if self.settings.deadlines and due > self.settings.longest:
             raise Unsupported(
-                f"the answer would leave after {due:g} s, and none may after {self.settings.longest:g} s",
+                f"the answer would be sent after {due:g} s, and the limit is {self.settings.longest:g} s",
                 "Ask for fewer columns or tables at a time; the owner can start the server with another "
                 "--longest, and declare how many rows the tables have.",
             )
@@ -505,8 +503,9 @@ class Desk:
         except SourceError:  # not after the charge of a plain question: then everything is a QueryFailed
             self._stamp = ()
             raise ServerError(
-                "the data changed while the question waited, so it was not asked. Nothing was spent, but for "
-                "what was charged for tuning before. Ask again."
+                "the data changed while the question waited, so it was not asked. Nothing was spent, except "
+                "for an earlier charge for tuning. Ask again.",
+                spent=None,
             ) from None
 
     async def _run(self, who: str, same: Any, act: Callable[[], T]) -> T:
@@ -520,8 +519,9 @@ class Desk:
                 say("ledger failed", database=self.name, reason=str(failure))
                 raise LedgerError(
                     f"the ledger of {self.name!r} cannot be written or read now. If it was charged, "
-                    "the charge stays, and the same question redeems it later without a new one. Let the "
-                    "owner look at the disk, and at the log of the server."
+                    "the charge stays, and the same question redeems it later without a new one. The "
+                    "owner should check the disk and the server log.",
+                    spent=None,
                 )
             if failure is None or isinstance(failure, SfumatoError):
                 return running.result()
@@ -629,7 +629,7 @@ class Desk:
                 say("policy refused", database=self.name, reason=str(error))
                 what = "the policy" if isinstance(error, PolicyError) else "policy or data"
                 raise ServerError(
-                    f"{what} of {self.name!r} changed, and cannot be used as they are now, so nothing is "
+                    f"{what} of {self.name!r} changed and cannot be used in the current state, so nothing is "
                     "answered. Nothing was spent. The owner can see what is wrong: sfumato check POLICY"
                 ) from None
             self.database, self._stamp = database, stamp
@@ -665,7 +665,7 @@ class Desk:
 def _one_more(counts: Counter[str], who: str, most: int, what: str) -> Iterator[None]:
     """One more thing that somebody waits for, unless there are too many."""
     if counts[who] >= most:
-        raise TooMany(f"{most} {what} that {who!r} asked for are waiting", 2)
+        raise TooMany(f"{most} {what} of {who!r} are already waiting", 2)
     counts[who] += 1
     try:
         yield
@@ -677,9 +677,9 @@ def _one_more(counts: Counter[str], who: str, most: int, what: str) -> Iterator[
 
 def _ended(running: Running) -> SfumatoError:
     """What is said of a question that ended before its time: the same whether its engine was ready or not."""
-    stays = "Its charge stays; asking the same question again redeems it without a new one"
+    stays = "Its charge stays; asking the same question again redeems it without a new charge"
     error: SfumatoError = ServerError(f"the server was stopped while the question ran. {stays}.")
-    if running.ended == "shut out":
+    if running.ended == "revoked":
         error = AccessDenied(f"the access of {running.who!r} was revoked while the question ran. {stays}.")
     error.spent = True
     return error
@@ -706,7 +706,7 @@ def check_size(*asked: Question) -> None:
     """Refuse what takes very long to plan."""
     if (found := sum(len(each.plan.measures) for each in asked)) > MEASURES:
         raise Unsupported(
-            f"{found} measures are asked for at once, and at most {MEASURES} can be",
+            f"the request needs {found} measures, and the limit is {MEASURES}",
             "Ask for some of the columns, or some of the questions, at a time.",
         )
 

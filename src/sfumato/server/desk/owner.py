@@ -209,7 +209,7 @@ def replace_policy(path: Path, text: str, before: Policy) -> str:
     after = policies.parse(text, path)
     for name in ("name", "source", "ledger", "prepared"):
         if getattr(before, name) != getattr(after, name):
-            told = "it names where things are, and can only be changed on the machine of the server"
+            told = "it names a location, which can only be changed on the server itself"
             given = getattr(after, name)
             raise InvalidParameter(name, given[1] if isinstance(given, tuple) else given, told)
     fitting(after)

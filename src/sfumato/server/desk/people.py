@@ -41,7 +41,7 @@ MOST_DAYS = 3650.0
 FORM = 1
 COST = {"n": 1 << 15, "r": 8, "p": 1}  # of scrypt: about 32 MB and a tenth of a second
 SHORTEST = 10  # letters of a password
-MANY = 32  # tokens of one person that are valid at a time
+MOST_TOKENS = 32  # tokens of one person that are valid at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,13 @@ class People:
         """Let somebody in, or give somebody another token. The token is shown this one time."""
         check_name(name, {each.name for each in self.all()})
         if role not in ROLES:
-            raise InvalidParameter("role", role, f"take one of: {', '.join(ROLES)}")
+            raise InvalidParameter("role", role, f"use one of: {', '.join(ROLES)}")
         check_days(days)
         with self._changing() as people:
             before = people.get(name)
             if before is not None and before.role != role and not before.revoked:
                 told = (
-                    f"{name} is {before.role} already; revoke that first: sfumato user revoke POLICY {name}"
+                    f"{name} has the role {before.role}; revoke it first: sfumato user revoke POLICY {name}"
                 )
                 raise InvalidParameter("role", role, told)
             fresh = before is None or before.revoked
@@ -209,7 +209,7 @@ class People:
     def set_password(self, name: str, password: str) -> None:
         """Let somebody get tokens by a password."""
         if len(password) < SHORTEST or len(password) > 1000:
-            told = f"take at least {SHORTEST} letters, and at most 1000"
+            told = f"use at least {SHORTEST} and at most 1000 characters"
             raise InvalidParameter("password", "(not shown)", told)
         kept: dict[str, Any] = {"salt": _random(16).hex(), **COST}
         kept["hash"] = _scrypt(password, kept)
@@ -233,16 +233,16 @@ class People:
         """Her tokens, if there may be one more."""
         now = self._clock()
         kept = [each for each in person.tokens if each.is_valid(now)]
-        if len(kept) >= MANY:
+        if len(kept) >= MOST_TOKENS:
             name = person.name
-            told = f"{name} has {MANY} valid tokens; revoke some: sfumato user revoke POLICY {name}"
+            told = f"{name} has {MOST_TOKENS} valid tokens; revoke some: sfumato user revoke POLICY {name}"
             raise InvalidParameter("tokens", len(kept), told)
         return kept
 
     def _known(self, people: dict[str, Person], name: str) -> Person:
         if name not in people:
             known = ", ".join(sorted(people)) or "nobody"
-            raise InvalidParameter("name", name, f"there is nobody of that name; there is: {known}")
+            raise InvalidParameter("name", name, f"there is no such user; known: {known}")
         return people[name]
 
     def _token(self, person: Person, days: float, once: bool) -> tuple[str, Token]:
@@ -268,7 +268,7 @@ class People:
             return
         except OSError as error:
             raise ServerError(
-                f"{self.path.name} cannot be read ({error.strerror}). Nobody is let in."
+                f"{self.path.name} cannot be read ({error.strerror}). All logins are refused."
             ) from None
         seen = (found.st_ino, found.st_mtime_ns, found.st_size)
         if seen != self._seen:
@@ -287,12 +287,12 @@ class People:
             self._pepper = bytes.fromhex(told["pepper"])
         except OSError as error:
             raise ServerError(
-                f"{self.path.name} cannot be read now ({error.strerror}). Nobody is let in."
+                f"{self.path.name} cannot be read now ({error.strerror}). All logins are refused."
             ) from None
         except (ValueError, KeyError, TypeError):
             raise ServerError(
-                f"{self.path.name} is not a file of people that this version can read. Nobody is let in. Put "
-                "it back, or remove it and begin anew: sfumato user add POLICY NAME"
+                f"{self.path.name} is not a users file of this version. All logins are refused. Restore "
+                "it, or remove it and start again: sfumato user add POLICY NAME"
             ) from None
         self._people = {each.name: each for each in people}
         self._tokens = {token.id: each.name for each in people for token in each.tokens}
@@ -325,7 +325,9 @@ class People:
 def check_days(days: float) -> None:
     """Refuse a token that lives for ever, or not at all."""
     if not 0 < days <= MOST_DAYS:
-        raise InvalidParameter("days", days, f"a token lives for more than 0 and at most {MOST_DAYS:g} days")
+        raise InvalidParameter(
+            "days", days, f"a token is valid for more than 0 and at most {MOST_DAYS:g} days"
+        )
 
 
 def _random(size: int) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.queries.parameters import Given
     from sfumato.queries.statement import Statement
 
-LONGEST_KEY = 200
+LONGEST_IDEMPOTENCY_KEY = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Retried:
         if any(each["asked"] not in names for each in noted):
             raise KeyReused(
                 "this idempotency key was used for another question or another price. Nothing was spent. "
-                "Use a key once; a retry sends exactly what was sent first."
+                "Use each key for one question; a retry must repeat the request exactly."
             )
         return noted
 
@@ -115,8 +115,10 @@ class Retried:
 
 def check_key(key: str) -> None:
     """Refuse an idempotency key that is none."""
-    if key and (len(key) > LONGEST_KEY or not key.isprintable()):
-        raise InvalidParameter("Idempotency-Key", key, f"take at most {LONGEST_KEY} printable letters")
+    if key and (len(key) > LONGEST_IDEMPOTENCY_KEY or not key.isprintable()):
+        raise InvalidParameter(
+            "Idempotency-Key", key, f"use at most {LONGEST_IDEMPOTENCY_KEY} printable characters"
+        )
 
 
 def _fingerprint(*wanted: Wanted) -> str:

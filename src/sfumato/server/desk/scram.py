@@ -42,7 +42,7 @@ class Server:
         given = dict(part.split("=", 1) for part in bare.split(",") if "=" in part)
         client_nonce = given.get("r", "")
         if not client_nonce or not client_nonce.isprintable():
-            raise LoginRefused("there is no nonce")
+            raise LoginRefused("the nonce is missing")
         self._nonce = client_nonce + base64.b64encode(nonce).decode()
         self._known, self._bare = known, bare
         self.first = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={ROUNDS}"
@@ -65,5 +65,5 @@ class Server:
                 found = name, hmac.digest(server, message, "sha256")
         fits = hmac.compare_digest(given.get("r", "").encode(), self._nonce.encode())
         if found is None or len(proof) != 32 or not fits or given.get("c") != bound:
-            raise LoginRefused("the proof does not fit")
+            raise LoginRefused("the proof is wrong")
         return f"v={base64.b64encode(found[1]).decode()}", found[0]

@@ -43,7 +43,7 @@ class Running:
     began: float = field(default_factory=time.monotonic)
     halt: Halt = field(default_factory=Halt)
     is_ready: bool = False  # the engine is done
-    ended: Literal["", "shut out", "stopping"] = ""
+    ended: Literal["", "revoked", "stopping"] = ""
     _end: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,7 +56,7 @@ class Running:
         """When the failure of an engine that was stopped leaves."""
         return self.last + self.due
 
-    def end(self, why: Literal["shut out", "stopping"]) -> None:
+    def end(self, why: Literal["revoked", "stopping"]) -> None:
         """End it now, whether its engine is ready or not."""
         self.ended = self.ended or why
         self._end.set()
@@ -139,4 +139,4 @@ class Watchman:
         with self._lock:
             for each in self._running:
                 if each.who in out:
-                    each.end("shut out")
+                    each.end("revoked")

@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from sfumato.curator.release import Release
     from sfumato.server.desk.desk import Answered, Desk
 
-LARGEST = 1 << 18  # bytes of a request
-PATIENCE = 10.0  # seconds for a request to arrive
-MANY = 100  # questions of a batch
+LARGEST_REQUEST = 1 << 18  # bytes of a request
+REQUEST_SECONDS = 10.0  # seconds for a request to arrive
+MOST_QUESTIONS = 100  # questions of a batch
 JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
 NO_LEDGER = (
     "A ledger cannot be written or read now, so new questions are refused. The owner finds the reason in "
-    "the log of the server."
+    "the server log."
 )
 NO_POLICY = (
-    "A policy or its data cannot be used as they are now, so nothing is answered. The owner can see what is "
+    "A policy or its data cannot be used now, so nothing is answered. The owner can see what is "
     "wrong: sfumato check POLICY"
 )
 SAFE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -75,6 +75,8 @@ PRICE: dict[str, tuple[type, ...]] = {
 
 class Malformed(Exception):
     """A request that cannot be read."""
+
+    code, spent = "malformed", False
 
     def __init__(self, message: str, status: int = 400) -> None:
         self.status = status
@@ -224,15 +226,16 @@ class HttpServer:
         caller, desk = self._caller(request, admitted=False)
         desk.check_role(caller, "owner", "analyst")
         if _format(request) != JSON:  # said before anything is charged
-            raise Malformed("a batch comes as JSON", 406)
+            raise Malformed("a batch is available only as JSON", 406)
         known = {"questions": (list,), "delta": PRICE["delta"], "level": (str, int, float)}
         body = await _body(request, known)
         level = str(body.get("level", LEVEL))
         sfumato.Release.check_level(level)
         questions = body.get("questions", [])
-        if not 0 < len(questions) <= MANY or not all(isinstance(each, dict) for each in questions):
+        if not 0 < len(questions) <= MOST_QUESTIONS or not all(isinstance(each, dict) for each in questions):
             raise Malformed(
-                f'give from 1 to {MANY} questions: {{"questions": [{{"sql": "...", "epsilon": "0.1"}}]}}'
+                f"give from 1 to {MOST_QUESTIONS} questions: "
+                '{"questions": [{"sql": "...", "epsilon": "0.1"}]}'
             )
         wanted = [_wanted(_checked(each, {"sql": (str,), **PRICE})) for each in questions]
         key, delta = request.headers.get("idempotency-key", ""), _text(body.get("delta"))
@@ -258,7 +261,7 @@ class HttpServer:
         if form == CSV:
             currency = desk.database.ledger.total.currency
             return Response(owner.as_csv(lines, currency), headers=SAFE, media_type=CSV)
-        raise Malformed("history comes as JSON or CSV", 406)
+        raise Malformed("history is available as JSON or CSV", 406)
 
     async def suggest(self, request: Request) -> Response:
         """The epsilon that keeps a promise."""
@@ -269,9 +272,7 @@ class HttpServer:
         known |= {"above": number, "prior": (str, dict, list), "metric": (str,), "group": (int,)}
         body = await _body(request, known)
         if "secret" not in body or "advantage" not in body:
-            raise Malformed(
-                'say whose secret and how much surer: {"secret": "patients.age", "advantage": "0.1"}'
-            )
+            raise Malformed('name a secret and an advantage: {"secret": "patients.age", "advantage": "0.1"}')
         desk.note(caller, "suggest")
         secret = body.pop("secret")
         await desk.refresh()
@@ -303,7 +304,7 @@ class HttpServer:
             await desk.read(rewrite, desk.path, old) if old else desk.path.unlink()
             await desk.refresh()
             raise InvalidParameter(
-                "policy", "this", "it promises what cannot be kept; the old one stays"
+                "policy", "this", "it makes a promise that cannot be kept; the old policy stays"
             ) from None
         desk.note(caller, "replace policy")
         return _json({"ok": True, "name": desk.name})
@@ -314,7 +315,7 @@ class HttpServer:
         desk.check_role(caller, "auditor", "owner")
         count = request.query_params.get("last", "100")
         if not count.isdecimal() or len(count) > 6:
-            raise Malformed("last is a whole number, such as ?last=100")
+            raise Malformed("last must be a whole number, such as ?last=100")
         lines = await desk.read(desk.log.last, int(count))
         desk.note(caller, "access log")
         return _json({"access": lines})
@@ -385,7 +386,7 @@ class HttpServer:
         desk.check_role(caller, "owner")
         name = request.path_params["name"]
         if desk.people.get(name) is None:
-            raise InvalidParameter("name", name, "there is nobody of that name")
+            raise InvalidParameter("name", name, "there is no such user")
         await desk.read(owner.looked, desk.database.ledger, name)
         desk.note(caller, f"looked at {name}")
         return _json({"ok": True})
@@ -423,8 +424,8 @@ class HttpServer:
         self._guard.guessed(address)
         (desk or self._guard).log_stranger(address, "http")
         return AccessDenied(
-            "there is no such database here, or the token does not open it: it may be wrong, expired or "
-            "revoked. Nothing was spent. Send it as Authorization: Bearer TOKEN. The owner gives out tokens: "
+            "no such database, or the token gives no access to it: it may be wrong, expired or "
+            "revoked. Nothing was spent. Send it as Authorization: Bearer TOKEN. The owner creates tokens: "
             "sfumato user add POLICY NAME"
         )
 
@@ -447,11 +448,12 @@ class _Methods:
         try:
             return await self._acts["GET" if request.method == "HEAD" else request.method](request)
         except Malformed as error:
-            return _error("Malformed", str(error), error.status, code="malformed", spent=False)
+            return _error("Malformed", str(error), error.status, code=error.code, spent=error.spent)
         except SfumatoError as error:
             return self._refused(error)
         except ClientDisconnect:  # nobody reads it
-            return _error("Malformed", "the request was cut off", 400, code="malformed", spent=False)
+            told = "the request was cut off"
+            return _error("Malformed", told, 400, code=Malformed.code, spent=Malformed.spent)
         except (
             ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, RuntimeError,
             TypeError, ValueError,
@@ -486,7 +488,10 @@ def _more(error: SfumatoError, words: Callable[[str], str]) -> dict[str, Any]:
             found[name] = value
         elif isinstance(value, (tuple, list)) and all(isinstance(each, (str, int)) for each in value):
             found[name] = list(value)
-    return {name: value for name, value in found.items() if name not in ("type", "message", "sql", "file")}
+    return {name: value for name, value in found.items() if name not in _NOT_TOLD}
+
+
+_NOT_TOLD = ("type", "message", "sql", "file", "status", "sqlstate")  # said elsewhere, or nobody's business
 
 
 async def _missing(request: Request, error: Exception) -> Response:
@@ -539,7 +544,7 @@ def _format(request: Request) -> str:
     if wanted is not None:
         found = {"json": JSON, "csv": CSV, "arrow": ARROW}.get(wanted)
         if found is None:
-            raise Malformed("format is json, csv or arrow", 406)
+            raise Malformed("format must be json, csv or arrow", 406)
         return found
     accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
     if not accepted or accepted == [""]:
@@ -551,20 +556,20 @@ def _format(request: Request) -> str:
             return JSON
         if each == "text/*":
             return CSV
-    raise Malformed(f"an answer comes as {JSON}, {CSV} or {ARROW}", 406)
+    raise Malformed(f"answers are available as {JSON}, {CSV} or {ARROW}", 406)
 
 
 async def _content(request: Request) -> bytes:
     """The body, if it is not too large and comes in time."""
     content = b""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REQUEST_SECONDS):
             async for part in request.stream():
                 content += part
-                if len(content) > LARGEST:
-                    raise Malformed(f"the request has more than {LARGEST} bytes", 413)
+                if len(content) > LARGEST_REQUEST:
+                    raise Malformed(f"the request has more than {LARGEST_REQUEST} bytes", 413)
     except TimeoutError:
-        raise Malformed(f"the request did not arrive within {PATIENCE:.0f} s", 408) from None
+        raise Malformed(f"the request did not arrive within {REQUEST_SECONDS:.0f} s", 408) from None
     return content
 
 
@@ -595,7 +600,7 @@ def _checked(found: dict[str, Any], known: dict[str, tuple[type, ...]]) -> dict[
                 list: "a list",
                 dict: "an object",
             }
-            raise Malformed(f"{name} is {' or '.join(kinds[kind] for kind in known[name])}")
+            raise Malformed(f"{name} must be {' or '.join(kinds[kind] for kind in known[name])}")
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise Malformed(f"{name} is not valid Unicode")
     return {name: value for name, value in found.items() if value is not None}
@@ -603,7 +608,7 @@ def _checked(found: dict[str, Any], known: dict[str, tuple[type, ...]]) -> dict[
 
 def _wanted(body: dict[str, Any]) -> Wanted:
     if "sql" not in body:
-        raise Malformed('there is no question. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
+        raise Malformed('no question given. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
     values = [_parameter(value) for value in body.get("parameters", [])]
     price: dict[str, Any] = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
     return Wanted(body["sql"], **price, parameters=tuple(values))
@@ -621,7 +626,7 @@ def _parameter(value: Any) -> Any:
             return reads[kind](text)
         except (KeyError, TypeError, ValueError):
             pass
-    told = "parameters are texts, numbers, true, false, null, lists of those"
+    told = "parameters are strings, numbers, true, false, null, lists of these"
     raise Malformed(f'{told}, {{"date": "2024-01-31"}} or {{"timestamp": "2024-01-31T12:00:00"}}')
 
 

@@ -7,18 +7,21 @@ from typing import Any
 import sfumato
 
 _TEXT = {"type": "string"}
-_NUMBER: dict[str, Any] = {"type": ["string", "number", "null"], "description": "A number, best as text."}
+_NUMBER: dict[str, Any] = {
+    "type": ["string", "number", "null"],
+    "description": "A number, preferably as a string.",
+}
 _ERRORS = {
     400: "The request cannot be read.",
-    401: "No such database, or the token does not open it.",
+    401: "No such database, or the token gives no access to it.",
     402: "The budget, a share, or a promise does not allow it. Nothing was spent.",
-    403: "The role does not allow it, or the analyst is stopped.",
-    406: "No such form of an answer.",
+    403: "The role does not allow it, or the analyst is suspended.",
+    406: "No such response format.",
     408: "The request did not arrive in time.",
-    409: "The idempotency key stands for something else.",
+    409: "The idempotency key was used for another question or price.",
     413: "The request is too large.",
     422: "The question is refused, or an argument is outside its range. Nothing was spent.",
-    429: "Too much at once: see Retry-After.",
+    429: "Too many requests: see Retry-After.",
     500: "The query could not be completed; its charge stays.",
     503: "Ledger, source or policy cannot be used now.",
 }
@@ -39,7 +42,10 @@ _QUESTION: dict[str, Any] = {
     "properties": {"sql": {"type": "string", "examples": ["SELECT COUNT(*) AS n FROM visits"]}, **_PRICE},
     "additionalProperties": False,
 }
-_LEVEL = {"type": ["string", "number", "null"], "description": "How sure the intervals are, such as 0.95."}
+_LEVEL = {
+    "type": ["string", "number", "null"],
+    "description": "Confidence level of the intervals, such as 0.95.",
+}
 _RELEASE: dict[str, Any] = {
     "type": "object",
     "required": ["columns", "rows", "charged", "left", "receipt", "notes", "currency"],
@@ -104,7 +110,7 @@ def described() -> dict[str, Any]:
             "operationId": "_".join([method, *(part.strip("{}") for part in path.split("/") if part)]),
             "responses": {
                 str(status): {
-                    "description": "As asked.",
+                    "description": "Success.",
                     "content": {
                         form: {"schema": answer or _OBJECT} if "json" in form else {} for form in forms
                     },
@@ -129,14 +135,14 @@ def described() -> dict[str, Any]:
     act, asked = "/v1/{database}", (400, 401, 402, 403, 406, 408, 409, 413, 422, 429, 500, 503)
     forms = ("application/json", "text/csv", "application/vnd.apache.arrow.stream")
     body_errors = (400, 401, 403, 408, 413, 422, 429, 500, 503)
-    add("get", "/", "What this is.", errors=())
+    add("get", "/", "Name and version of the server.", errors=())
     add("get", "/health", "Whether the server is ready.", errors=())
     paths["/health"]["get"]["responses"]["503"] = {
         "description": "New questions are refused: a policy is wrong, or a ledger cannot be written or read."
     }
     add("get", "/openapi.json", "This description.", errors=())
     add("get", "/metrics", "Counts, without private values (owner, auditor).", forms=("text/plain",))
-    add("get", "/v1/databases", "The databases that a token opens.")
+    add("get", "/v1/databases", "The databases that a token gives access to.")
     add("get", f"{act}/schema", "Tables and columns as the policy declares them.")
     add("post", f"{act}/explain", "Price, error and derivation. Free.", body=_QUESTION, errors=asked)
     release = {**_QUESTION, "properties": {**_QUESTION["properties"], "level": _LEVEL}}
@@ -196,7 +202,7 @@ def described() -> dict[str, Any]:
     add(
         "put",
         f"{act}/policy",
-        "Another policy (owner).",
+        "Replace the policy (owner).",
         body=_TEXT,
         takes="application/toml",
         errors=body_errors,
@@ -220,7 +226,7 @@ def described() -> dict[str, Any]:
         errors=body_errors,
     )
     add("get", f"{act}/running", "Questions that were charged and are not released yet (owner).")
-    add("get", f"{act}/people", "Who may come in (owner, auditor).")
+    add("get", f"{act}/people", "List the users (owner, auditor).")
     person = {
         "type": "object",
         "required": ["name"],
@@ -231,10 +237,10 @@ def described() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
-    add("post", f"{act}/people", "Let somebody in (owner).", body=person, status=201, errors=body_errors)
+    add("post", f"{act}/people", "Add a user (owner).", body=person, status=201, errors=body_errors)
     name_errors = (401, 403, 422, 429, 500, 503)
-    add("delete", f"{act}/people/{{name}}", "Shut somebody out (owner).", errors=name_errors)
-    add("post", f"{act}/people/{{name}}/look", "Let a stopped analyst go on (owner).", errors=name_errors)
+    add("delete", f"{act}/people/{{name}}", "Revoke a user's access (owner).", errors=name_errors)
+    add("post", f"{act}/people/{{name}}/look", "Review a suspended analyst (owner).", errors=name_errors)
     error = {
         "type": "object",
         "required": ["error"],

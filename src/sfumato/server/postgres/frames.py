@@ -41,7 +41,7 @@ class MessageBody:
     def take(self, count: int) -> bytes:
         """So many bytes."""
         if count < 0 or self._place + count > len(self._content):
-            raise Broken("a message is shorter than it says")
+            raise Broken("a message is shorter than its stated length")
         found = self._content[self._place : self._place + count]
         self._place += count
         return found
@@ -58,13 +58,13 @@ class MessageBody:
         """A text that ends with a zero byte."""
         end = self._content.find(b"\0", self._place)
         if end < 0:
-            raise Broken("a text has no end")
+            raise Broken("a string has no terminator")
         found = self.take(end - self._place)
         self._place += 1
         try:
             return found.decode()
         except UnicodeDecodeError:
-            raise Broken("a text is not UTF-8") from None
+            raise Broken("a string is not UTF-8") from None
 
     @property
     def rest(self) -> bytes:
@@ -75,7 +75,7 @@ class MessageBody:
         """A count of two bytes, which cannot be more than what is left."""
         count = struct.unpack("!H", self.take(2))[0]
         if count > len(self._content):
-            raise Broken("a message counts more than it holds")
+            raise Broken("a message declares more items than it contains")
         return range(count)
 
 
@@ -83,7 +83,7 @@ async def opening(reader: asyncio.StreamReader) -> tuple[int, MessageBody]:
     """The first message, which has no letter: what the client wants."""
     (size,) = struct.unpack("!i", await reader.readexactly(4))
     if not 8 <= size <= BEFORE:
-        raise Broken("the first message has a size that cannot be")
+        raise Broken("the startup message has an invalid size")
     body = MessageBody(await reader.readexactly(size - 4))
     return body.int32(), body
 
@@ -92,7 +92,7 @@ async def following(reader: asyncio.StreamReader, limit: int = AFTER) -> tuple[b
     """Any other message."""
     kind, size = struct.unpack("!ci", await reader.readexactly(5))
     if not 4 <= size <= limit:
-        raise Broken("a message has a size that cannot be")
+        raise Broken("a message has an invalid size")
     return kind, MessageBody(await reader.readexactly(size - 4) if size > 4 else b"")
 
 
@@ -136,11 +136,11 @@ def row(values: Sequence[Any], fields: Sequence[ResultField], formats: Sequence[
     for value, field, form in zip(values, fields, formats, strict=True):
         write = as_bytes if form else as_text
         if field.oid in WHOLE and isinstance(value, int) and value not in WHOLE[field.oid]:
-            raise TooLarge(f"the column {field.name!r} holds a value that its type cannot hold")
+            raise TooLarge(f"column {field.name!r} has a value outside the range of its type")
         try:
             parts.append(sized(None if value is None else write(value, field.oid)))
         except (struct.error, ArithmeticError, AttributeError, TypeError, ValueError):
-            raise TooLarge(f"the column {field.name!r} holds a value that its type cannot hold") from None
+            raise TooLarge(f"column {field.name!r} has a value outside the range of its type") from None
     return message(b"D", b"".join(parts))
 
 
@@ -149,7 +149,7 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
     if len(formats) <= 1:
         return [formats[0] if formats else 0] * count
     if len(formats) != count:
-        raise Broken("there are formats for another number of columns")
+        raise Broken("the number of formats is not the number of columns")
     return list(formats)
 
 

@@ -36,7 +36,7 @@ from sfumato.server.postgres import frames
 from sfumato.server.postgres.frames import Broken, MessageBody, TooLarge, complaint, message
 from sfumato.server.postgres.settings import REPORTED, bare, split
 from sfumato.server.postgres.statements import (
-    MANY,
+    MOST_PREPARED,
     ParsedQuery,
     Portal,
     PreparedStatement,
@@ -57,7 +57,7 @@ STARTING = 15.0  # seconds until somebody must be in
 IDLE = 3600.0  # seconds that a session may be idle
 SLOW = 60.0  # seconds that a client may take to read
 FULL = 1 << 16  # bytes that may wait to be read
-SESSIONS, HERS = 500, 100  # at a time, in one worker: of everybody, and of one person
+SESSIONS, SESSIONS_EACH = 500, 100  # at a time, in one worker: of everybody, and of one person
 ENTERING = 500  # connections beside those, of whoever is not in yet
 LONGER = 100_000  # letters of several statements that come together
 MESSAGES = 20  # for every thing that may be asked in a second
@@ -186,11 +186,11 @@ class Session(Statements):
                 if not await self._enter():
                     return
         except (scram.LoginRefused, AccessDenied):
-            self._say("FATAL", "28P01", "the name, the database or the token is not right", _WAY_IN)
+            self._say("FATAL", "28P01", "the user name, the database or the token is wrong", _WAY_IN)
             await self._flush()
             return
         except (TooMany, ServerError) as error:
-            self._say("FATAL", "53300", str(error))
+            self._say("FATAL", error.sqlstate, str(error))
             await self._flush()
             return
         while not self.stopping:
@@ -215,7 +215,7 @@ class Session(Statements):
                 return False
             if code == frames.SSL and self._door.context is not None and not secure:
                 if self._reader._buffer:  # type: ignore[attr-defined]
-                    raise Broken("something was sent before it could be secret")
+                    raise Broken("data was sent before the TLS handshake")
                 self._writer.write(b"S")
                 await self._writer.drain()
                 await self._writer.start_tls(self._door.context)
@@ -274,8 +274,8 @@ class Session(Statements):
         person = people.still(name, token)
         if desk is None or person is None:
             raise AccessDenied("unknown")
-        if self._door.count(person) >= HERS:
-            raise TooMany(f"{name!r} has {HERS} sessions already", 10)
+        if self._door.count(person) >= SESSIONS_EACH:
+            raise TooMany(f"{name!r} has {SESSIONS_EACH} sessions already", 10)
         self.caller, self.desk, self.token = Caller(person, "wire", address, token), desk, token
         self.out += message(b"R", struct.pack("!i", 12) + final.encode()) + frames.AUTHENTICATED
         desk.note(self.caller, "connect")
@@ -351,11 +351,11 @@ class Session(Statements):
                 raise
             self._task.uncancel()
             told = "If it was charged, the charge stays, its release is stored, and asking again is free."
-            self._say("ERROR", "57014", "you stopped waiting for this question", told)
+            self._say("ERROR", "57014", "waiting for this question was canceled", told)
         except TooLarge as error:
             self._say("ERROR", "22003", str(error), "Cast it to another type.")
         except StatementRefused as error:
-            self._say("ERROR", error.code, error.words, error.hint, error.detail)
+            self._say("ERROR", error.sqlstate, error.words, error.hint, error.detail)
         except SfumatoError as error:
             self._complain(error)
         except (
@@ -371,7 +371,7 @@ class Session(Statements):
             struct.error,
         ) as error:
             say("internal error", kind=type(error).__name__, door="wire")  # never its text
-            self._say("ERROR", "XX000", "something went wrong here", "A charge that was made stays.")
+            self._say("ERROR", "XX000", "internal error", "A charge that was made stays.")
         else:
             return True
         finally:
@@ -386,12 +386,12 @@ class Session(Statements):
         statements: list[tuple[int, str]] = []
         if len(text) <= LONGER:
             statements = split(text)
-        if len(text) > LONGER or len(statements) > MANY:
-            told = f"the text has more than {LONGER} letters or {MANY} statements"
+        if len(text) > LONGER or len(statements) > MOST_PREPARED:
+            told = f"the text has more than {LONGER} characters or {MOST_PREPARED} statements"
             self._say("ERROR", "54000", told, "Send them one by one.")
         elif not statements:
             self.out += message(b"I")
-        for start, sql in statements[: MANY if len(statements) <= MANY else 0]:
+        for start, sql in statements[: MOST_PREPARED if len(statements) <= MOST_PREPARED else 0]:
             self.now = (sql, start)
             if not await self._guarded(self._simply, sql):
                 break
@@ -417,12 +417,16 @@ class Session(Statements):
         _check_length(sql)
         if len(types) > parameters.MOST_PARAMETERS:
             raise StatementRefused(
-                "54000", f"more than {parameters.MOST_PARAMETERS} values have types", "Send fewer."
+                "54000",
+                f"there are types for more than {parameters.MOST_PARAMETERS} parameters",
+                "Send fewer.",
             )
         if len(split(sql)) > 1:
             raise StatementRefused("42601", "a prepared statement is one statement", "Send them one by one.")
-        if name and name not in self.prepared and len(self.prepared) >= MANY:
-            raise StatementRefused("53400", f"there are {MANY} prepared statements", "DEALLOCATE some.")
+        if name and name not in self.prepared and len(self.prepared) >= MOST_PREPARED:
+            raise StatementRefused(
+                "53400", f"there are {MOST_PREPARED} prepared statements", "DEALLOCATE some."
+            )
         wanted = parameters.count(sql)
         types = [0 if oid == UNKNOWN else oid for oid in types]
         types += [0] * (wanted - len(types))
@@ -442,12 +446,12 @@ class Session(Statements):
         if any(form not in (0, 1) for form in (*forms, *formats)):
             raise Broken("an unknown format")
         if len(contents) != len(prepared.types):
-            told = f"the statement takes {len(prepared.types)} values, and {len(contents)} came"
+            told = f"the statement takes {len(prepared.types)} parameters, but {len(contents)} were sent"
             raise StatementRefused("08P01", told)
         if not portal:
             self.portals.pop("", None)
         elif portal in self.portals:
-            raise StatementRefused("42P03", f"there is a cursor or portal {portal!r} already", "Close it.")
+            raise StatementRefused("42P03", f"cursor or portal {portal!r} already exists", "Close it.")
         size = sum(len(content or b"") for content in contents)
         self.check_room(size)
         await self.infer(prepared)
@@ -540,7 +544,7 @@ class Session(Statements):
     def _complain(self, error: SfumatoError, *, notice: bool = False) -> None:
         """An error of ours in the form of the protocol."""
         told, hint, place = self.desk.words(str(error)), "", 0
-        detail = "" if error.spent else "Nothing was spent."
+        detail = "Nothing was spent." if error.spent is False else ""
         if isinstance(error, QueryRefused):
             told, hint = self.desk.words(error.problem), self.desk.words(error.advice)
             detail = "Nothing was spent and no row was read."
@@ -564,9 +568,9 @@ class Session(Statements):
 
 
 _WAY_IN = (
-    "The database is called as in its policy, and psql without one takes your name for it. The token is the "
-    "password; a one-time token, or a password of yours, gets you one over HTTP: POST /v1/DATABASE/tokens. "
-    "The owner lets people in: sfumato user add POLICY NAME"
+    "Use the name of the database in its policy (psql by default takes your user name). The token is the "
+    "password; exchange a one-time token or your password for one over HTTP: POST /v1/DATABASE/tokens. "
+    "The owner adds users: sfumato user add POLICY NAME"
 )
 
 

@@ -133,7 +133,9 @@ class SessionSettings:
         key = name.lower()
         if len(value) > LONGEST_SETTING or (key not in self.values and len(self.values) >= MOST_SETTINGS):
             raise InvalidParameter(
-                name, value, f"a setting has at most {LONGEST_SETTING} letters; there are {MOST_SETTINGS}"
+                name,
+                value,
+                f"a setting has at most {LONGEST_SETTING} characters; at most {MOST_SETTINGS} exist",
             )
         ours = f"sfumato.{key.removeprefix('sfumato_')}"
         if ours in OURS:
@@ -273,9 +275,7 @@ def assignment(sql: str) -> tuple[str, str | None] | None:
         return "client_encoding", _unquoted(names[1])
     found = _SET.fullmatch(text)
     if found is None:
-        raise SyntaxRefused(
-            "this is not a SET that can be read", "Write: SET sfumato.epsilon = '0.1'", sql=sql
-        )
+        raise SyntaxRefused("unsupported SET statement", "Write: SET sfumato.epsilon = '0.1'", sql=sql)
     return found[1], None if found[2].strip().upper() == "DEFAULT" else _unquoted(found[2])
 
 

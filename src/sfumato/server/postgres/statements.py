@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from sfumato.server.desk.desk import Answered, Caller, Desk, Recent
 
 T = TypeVar("T")
-MANY = 500  # prepared statements, and portals, of a session
-MOST_ROWS = 50_000  # that open portals hold
+MOST_PREPARED = 500  # prepared statements, and portals, of a session
+MOST_PORTAL_ROWS = 50_000  # that open portals hold
 READS = ("SELECT", "WITH", "VALUES", "TABLE")
 WRITES = (
     "ALTER", "ANALYZE", "ATTACH", "CALL", "CLUSTER", "COMMENT", "COPY", "CREATE", "DELETE", "DO", "DROP",
@@ -61,10 +61,10 @@ NOTHING = {
 
 
 class StatementRefused(Exception):
-    """A statement that this door refuses, with the code that PostgreSQL has for it."""
+    """A statement that is refused, with the code that PostgreSQL has for it; nothing is spent."""
 
-    def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
-        self.code, self.words, self.hint, self.detail = code, words, hint, detail
+    def __init__(self, sqlstate: str, words: str, hint: str = "", detail: str = "") -> None:
+        self.sqlstate, self.words, self.hint, self.detail = sqlstate, words, hint, detail
         super().__init__(words)
 
 
@@ -232,14 +232,14 @@ class Statements:
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
             other = "rho" if currency == "epsilon" else "epsilon"
-            told = f"this question has no price: the session does not say which {currency} it may cost"
+            told = f"this question has no price: sfumato.{currency} is not set in this session"
             if price[other] is not None:
                 told = f"you set sfumato.{other}, and this budget is counted in {currency}"
             raise StatementRefused(
                 "22023",
                 told,
-                f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... tells what that gives, free of "
-                f"charge. With the connection: options=-c sfumato.{currency}={much}. What is left: SHOW "
+                f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... shows what that buys, free of "
+                f"charge. When connecting: options=-c sfumato.{currency}={much}. What is left: SHOW "
                 "sfumato.budget",
                 "Nothing was spent.",
             )
@@ -305,7 +305,7 @@ class Statements:
         asked = inner(sql)
         assert self.caller is not None
         if not is_read(asked):
-            told = "EXPLAIN explains a question"
+            told = "EXPLAIN needs a SELECT"
             raise SyntaxRefused(told, "Write: EXPLAIN SELECT ...", sql=sql)
         if not (await self._parsed(asked)).is_catalog:
             wanted = await self._wanted(asked, values, self.knobs)
@@ -334,9 +334,12 @@ class Statements:
 
     def check_room(self, size: int) -> None:
         """Refuse one more portal if there are too many, or their values too large."""
-        if len(self.portals) >= MANY or size + sum(p.size for p in self.portals.values()) > frames.AFTER:
+        if (
+            len(self.portals) >= MOST_PREPARED
+            or size + sum(p.size for p in self.portals.values()) > frames.AFTER
+        ):
             raise StatementRefused(
-                "53400", f"there are {MANY} open portals, or they hold too much", "Close some."
+                "53400", f"there are {MOST_PREPARED} open portals, or they hold too much", "Close some."
             )
 
     def end_portals(self, *, undone: bool = False) -> None:
@@ -353,9 +356,9 @@ class Statements:
             self._check("FETCH")
         else:
             held = sum(each.result.count for each in self.portals.values() if each.result is not None)
-            if held > MOST_ROWS:
+            if held > MOST_PORTAL_ROWS:
                 raise StatementRefused(
-                    "53400", f"open portals hold more than {MOST_ROWS} rows", "Close some."
+                    "53400", f"open portals hold more than {MOST_PORTAL_ROWS} rows", "Close some."
                 )
             portal.result = await self.perform(portal.prepared, portal.values)
             if portal.prepared.is_described and fits(portal.result.fields, portal.prepared.fields):
@@ -365,17 +368,17 @@ class Statements:
     async def _declare(self, prepared: PreparedStatement, values: list[Any]) -> Result:
         found = cursors.declared(bare(prepared.sql))
         if found is None or not is_read(found.sql):
-            told = "this is no cursor that can be read"
+            told = "unsupported DECLARE statement"
             raise SyntaxRefused(told, "Write: DECLARE name CURSOR FOR SELECT ...", sql=prepared.sql)
         if found.is_binary:
             raise StatementRefused(
                 "0A000", "BINARY cursors are not supported here", "Ask for binary rows in FETCH."
             )
         if self.state == b"I" and not found.is_held:
-            told = "a cursor without WITH HOLD lasts until the end of a transaction, and there is none"
+            told = "a cursor without WITH HOLD needs a transaction"
             raise StatementRefused("25P01", told, "BEGIN first.")
         if found.name in self.portals:
-            raise StatementRefused("42P03", f"there is a cursor {found.name!r} already", "CLOSE it.")
+            raise StatementRefused("42P03", f"cursor {found.name!r} already exists", "CLOSE it.")
         _check_given(found.sql, values)
         size = _size(values)
         self.check_room(size)
@@ -496,7 +499,7 @@ class Statements:
         if value is None:
             self._tell(self.knobs.reset(name))
         elif local and self.state == b"I":
-            told = "SET LOCAL lasts until the end of a transaction, and there is none"
+            told = "SET LOCAL needs a transaction"
             self.out += complaint(b"N", "WARNING", "25P01", told)
         else:
             self._tell((self.knobs.set_local if local else self.knobs.set)(name, value))
