@@ -113,7 +113,7 @@ def test_a_column_of_lists_is_neither_number_nor_text(tmp_path: Path, column: st
 )
 def test_a_file_cannot_replace_the_functions_that_enforce_the_policy(tmp_path: Path, define: str) -> None:
     path = attacked(tmp_path, ["CREATE TABLE t (x INTEGER)", define], 'x = "integer"')
-    with pytest.raises(sf.SourceError, match="names of DuckDB's"):
+    with pytest.raises(sf.SourceError, match="names of built-in ones"):
         sf.open(path)
 
 
@@ -205,7 +205,6 @@ def test_a_ledger_replaced_under_a_running_database_answers_nothing(tmp_path: Pa
         "SELECT COUNT(*) FROM visits WHERE " + "NOT " * 300 + "urgent",
         "SELECT COUNT(*) FROM visits WHERE " + "(" * 400 + "urgent" + ")" * 400,
         "SELECT COUNT(*) FROM visits -- \udcff",
-        "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n NULLS FIRST",
         "ATTACH 'x.db'",
         "CREATE TABLE x AS SELECT 1",
         "SELECT COUNT(*) FROM visits AS v(a, b)",

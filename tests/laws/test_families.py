@@ -574,12 +574,12 @@ def test_a_conversation_draws_what_it_says_and_ends() -> None:
     with pytest.raises(TypeError, match="copied"):
         copy.copy(state)
     later, _ = watch.reply(state, -(10**6), SystemCoins())
-    with pytest.raises(InvalidParameter, match="used before"):
+    with pytest.raises(InvalidParameter, match="it was already used: continue from the state of the last"):
         watch.reply(state, -(10**6), SystemCoins())
     state = later
     while state.left:
         state, _ = watch.reply(state, 10**6, SystemCoins())
-    with pytest.raises(ConversationEnded, match="charged anew"):
+    with pytest.raises(ConversationEnded, match="Start a new one; it is charged again"):
         watch.reply(state, 0, SystemCoins())
 
 
@@ -932,7 +932,7 @@ def test_a_state_serves_its_own_mechanism_once() -> None:
             dear.reply(state, 10**6, SystemCoins())
             return 10**6
 
-    with pytest.raises(InvalidParameter, match="used before"):
+    with pytest.raises(InvalidParameter, match="it was already used: continue from the state of the last"):
         dear.reply(state, Sly(), SystemCoins())  # type: ignore[arg-type]
 
     replies = []

@@ -359,7 +359,7 @@ def test_whoever_is_revoked_is_thrown_out(server: Server) -> None:
     assert told == ""
     assert "the token of this session was revoked or has expired" in errors
     assert process.returncode != 0
-    assert "is not right" in psql(server, "SELECT 1", name="eva").stderr
+    assert "the user name, the database or the token is wrong" in psql(server, "SELECT 1", name="eva").stderr
 
 
 def test_statements_in_one_text_are_done_one_after_the_other_until_one_fails(server: Server) -> None:

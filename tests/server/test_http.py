@@ -894,7 +894,7 @@ def test_check_says_whether_it_could_serve(tmp_path: Path) -> None:
     found = CliRunner().invoke(command, [str(policy), "--check"])
     assert found.exit_code == 0
     assert "can be served" in found.output
-    assert "patients: a count leaves after" in found.output
+    assert "patients: a count is sent after" in found.output
     told = json.loads(CliRunner().invoke(command, [str(policy), "--check", "--json"]).stdout)["policies"]
     assert [(each["name"], each["rows"]) for each in told[0]["tables"]] == [
         ("patients", 2000),

@@ -79,7 +79,7 @@ def test_a_worker_that_ends_by_itself_says_why_before_it_is_named(tmp_path: Path
     assert "refused: " in why
     assert "missing.toml" in why
     assert "of 2 (process " in told
-    assert "ended with exit code 1 before it was ready. Nothing is served. What it said is above" in told
+    assert "ended with exit code 1 before it was ready. Nothing is served. Its message is above" in told
 
 
 def test_a_server_that_is_stopped_while_it_starts_stops_without_complaint(tmp_path: Path) -> None:

@@ -385,7 +385,7 @@ def test_arguments_stand_where_they_like() -> None:
 
     for subject in (second, named):
         assert audit(subject, parameters={"epsilon": 5.0}, samples=4000).epsilon > 1
-    with pytest.raises(InvalidParameter, match="only promises"):
+    with pytest.raises(InvalidParameter, match="it returns awaitables: give a function that returns outputs"):
         audit(promised, samples=400)
 
 
@@ -601,7 +601,7 @@ def test_a_report_stands_alone_and_shows_what_was_found() -> None:
     assert text.count("claim: ") == 2
     assert "2 refuted" in text
     assert all(f"{each.epsilon:.4f}" in text for each in audits)
-    assert "0.01; that any is, with at most 0.03" in text
+    assert "0.01; any of them, with at most 0.03" in text
     assert "wrong with probability at most 0.01." in report.page(audits[:1])
     assert "without samples" in report.page(audits[2:3])
 

@@ -388,7 +388,7 @@ def test_sampling_is_for_the_relation_it_is_proved_for() -> None:
     for towards, fixed in (("presence", True), ("value", False)):
         with pytest.raises(InvalidParameter, match="proved for"):
             PrivacyLoss.of((step,), towards).sampled(Fraction(1, 10), fixed=fixed)
-    with pytest.raises(InvalidParameter, match="compose alike"):
+    with pytest.raises(InvalidParameter, match="compose losses of the same direction"):
         PrivacyLoss.of((step,)).then(PrivacyLoss.of((step,), "value"))
     assert PrivacyLoss().sampled(Fraction(1, 10)) == PrivacyLoss()
 

@@ -186,7 +186,7 @@ def test_a_copy_that_somebody_wrote_into_is_refused_and_made_anew(tmp_path: Path
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]); c.execute('DELETE FROM lines'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", killed, str(tmp_path / "copy.duckdb")], check=False)
-    with pytest.raises(SourceError, match="Somebody wrote into it"):
+    with pytest.raises(SourceError, match="It was modified after it was made"):
         sf.open(policy)
     prepare(policies.load(policy))
     assert sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
@@ -207,7 +207,7 @@ def test_tables_that_are_gone_are_named_before_anything_is_charged(tmp_path: Pat
     prepare(policies.load(policy))
     db = sf.open(policy)
     (tmp_path / "shop.duckdb").unlink()
-    with pytest.raises(SourceError, match=r"cannot be found any more\. Nothing was charged"):
+    with pytest.raises(SourceError, match=r"no longer exists. Nothing was charged"):
         db.sql(QUESTIONS[0], epsilon=1).release()
     assert db.ledger.spent.amount == 0
 
@@ -236,7 +236,7 @@ def test_whoever_is_slow_to_prepare_again_is_refused_before_anything_is_charged(
     with pytest.raises(SourceError, match="The data changed"):
         db.batch([question]).release()
     assert db.ledger.spent.amount == 0
-    with pytest.raises(SourceError, match=r"Make it anew: sfumato prepare .*shop\.toml"):
+    with pytest.raises(SourceError, match=r"Make it again: sfumato prepare .*shop\.toml"):
         sf.open(policy)
     prepare(policies.load(policy))
     assert sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
@@ -276,7 +276,7 @@ def test_a_copy_that_is_missing_or_nobodys_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"There is no such file\. .* sfumato prepare"):
         sf.open(policy)
     duckdb.connect(str(tmp_path / "copy.duckdb")).close()
-    with pytest.raises(SourceError, match="or it is not one of ours"):
+    with pytest.raises(SourceError, match="or Sfumato did not make it"):
         sf.open(policy)
 
 

@@ -95,7 +95,7 @@ def opened(
         ('secret = "visits.minutez"\nwithin = 2\nadvantage = "0.1"', "did you mean visits.minutes"),
         ('secret = 7\nadvantage = "0.1"', "no such column"),
         ('secret = "census.place"\nadvantage = "0.1"', "is public"),
-        ('secret = "visits.person"\nwithin = 1\nadvantage = "0.1"', "whose a row is"),
+        ('secret = "visits.person"\nwithin = 1\nadvantage = "0.1"', "identifies the person"),
         ('secret = "visits.minutes"\nwithin = 2', "strictly between 0 and 1"),
         ('secret = "visits.minutes"\nwithin = 2\nadvantage = "1"', "strictly between 0 and 1"),
         ('secret = "visits.minutes"\nwithin = 2\nadvantage = "nan"', "strictly between 0 and 1"),
@@ -103,9 +103,9 @@ def opened(
         ('secret = "visits.minutes"\nwithin = 60\nadvantage = "0.1"', "every guess would be right"),
         ('secret = "visits.minutes"\nwithin = -1\nadvantage = "0.1"', "at least 0"),
         ('secret = "visits.minutes"\nwithin = "x"\nadvantage = "0.1"', "give a number"),
-        ('secret = "visits.minutes"\nadvantage = "0.1"', "how near a guess"),
+        ('secret = "visits.minutes"\nadvantage = "0.1"', "how close a correct guess"),
         ('secret = "visits.minutes"\nabove = 0\nadvantage = "0.1"', "on one side"),
-        ('secret = "visits.minutes"\nabove = 5\nwithin = 2\nadvantage = "0.1"', "by one thing"),
+        ('secret = "visits.minutes"\nabove = 5\nwithin = 2\nadvantage = "0.1"', "one criterion"),
         ('secret = "visits.place"\nwithin = 2\nadvantage = "0.1"', "right or wrong"),
         ('secret = "visits.born"\nabove = 5\nadvantage = "0.1"', "give a day"),
         ('secret = "visits.salary"\nwithin = 2\nadvantage = "0.1"', "has no bounds"),
@@ -114,24 +114,24 @@ def opened(
         ('secret = "visits.minutes"\nwithin = 2\nadvantage = "0.0000001"', "at least 0.000001"),
         ('secret = "visits.minutes"\nwithin = "1e-5000"\nadvantage = "0.1"', "give a number"),
         (AGE + "prior = { parts = [[5, 3, 1]] }", "from, to, weight"),
-        (AGE + "prior = { parts = [[0.2, 0.7, 1]] }", "holds some value"),
+        (AGE + "prior = { parts = [[0.2, 0.7, 1]] }", "at least one value"),
         (AGE + "prior = { parts = [[0, 60, 5e-324]] }", "some are above 0"),
-        (AGE + "prior = { parts = [[0, 60, 1e308]] }", "weights are 0 to"),
-        (AGE + "prior = { normal = [30, 1e308] }", "usual sizes"),
-        (AGE + "prior = { normal = [30, 1e-300] }", "usual sizes"),
+        (AGE + "prior = { parts = [[0, 60, 1e308]] }", "weights lie between 0"),
+        (AGE + "prior = { normal = [30, 1e308] }", "moderate size"),
+        (AGE + "prior = { normal = [30, 1e-300] }", "moderate size"),
         (
             'secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 1e308, B = 1e308 } }',
-            "weights are 0 to",
+            "weights lie between 0",
         ),
-        (AGE + "joint = 0", "beside several parts"),
+        (AGE + "joint = 0", "with several parts"),
         (
             'parts = [{ secret = "visits.vip" }, { secret = "visits.vip" }]\nadvantage = "0.1"',
-            "another column",
+            "a different column",
         ),
         (AGE + 'prior = "guess"', "write"),
-        (AGE + "prior = { normal = [40, -1] }", "usual sizes"),
+        (AGE + "prior = { normal = [40, -1] }", "moderate size"),
         (AGE + "prior = { normal = [40] }", "does not fit"),
-        (AGE + "prior = { parts = [[0, 99, 1]] }", "outside of the bounds"),
+        (AGE + "prior = { parts = [[0, 99, 1]] }", "outside the bounds"),
         (AGE + "prior = { cdf = [[10, 0.5], [60, 0.9]] }", "last share of a cdf is 1"),
         (AGE + "prior = { cdf = [[10, 0.5], [5, 1]] }", "must not fall"),
         (AGE + 'prior = "visits.minutes"', "public table"),
@@ -142,20 +142,23 @@ def opened(
         ),
         ('secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 0 } }', "above 0"),
         (AGE + 'metric = "euclid"', "write one of"),
-        (AGE + 'metric = "manhattan"\nprior = "unknown"', "needs a belief"),
+        (AGE + 'metric = "manhattan"\nprior = "unknown"', "needs a prior"),
         (AGE + 'metric = "manhattan"\ngroup = 2', 'need metric = "record"'),
         (AGE + "group = 0", "1 or more"),
-        (AGE + 'goal = "any"', "beside several parts"),
+        (AGE + 'goal = "any"', "with several parts"),
         (AGE + "precision = 2", "no such key"),
         (AGE.replace("0.10", "0_1"), "strictly between 0 and 1"),
         (AGE.replace("0.10", "0.\u0661"), "strictly between 0 and 1"),
         (AGE.replace("within = 2", 'within = "1_0"'), "give a number"),
         (AGE + 'prior = { normal = [40, "1_0"] }', "does not fit"),
-        (AGE + 'joint = "census"', "beside several parts"),
+        (AGE + 'joint = "census"', "with several parts"),
         ('parts = [{ secret = "visits.place" }]\nadvantage = "0.1"', "two or more"),
         ('parts = [1, 2]\nadvantage = "0.1"', "secret"),
         ('secret = "orders.price"\nwithin = 2\nadvantage = "0.1"\nmetric = "max"', "several rows"),
-        ('secret = "visits.place"\nadvantage = "0.1"\nmetric = "max"', "only a number has a metric"),
+        (
+            'secret = "visits.place"\nadvantage = "0.1"\nmetric = "max"',
+            "only a number column has its own metric",
+        ),
     ],
 )
 def test_bad_promises_are_named_with_line_and_fix(folder: Path, body: str, told: str) -> None:
@@ -170,18 +173,18 @@ def test_the_line_of_a_promise_is_found(folder: Path) -> None:
     text = (folder / "cafe.toml").read_text(encoding="utf-8").splitlines()
     assert error.value.line is not None
     assert text[error.value.line - 1] == "group = 0"
-    with pytest.raises(PolicyError, match="sections of their own"):
+    with pytest.raises(PolicyError, match="a section of its own"):
         policies.parse("promise = 3\n" + HEAD.format(budget='epsilon = "1"'), folder / "x.toml")
     with pytest.raises(PolicyError, match="only metric"):
         opened(folder, AGE + 'metric = "max"', budget='rho = "1"')
 
 
 def test_what_cannot_be_believed_is_refused_when_opening_and_not_after_a_charge(folder: Path) -> None:
-    with pytest.raises(PolicyError, match="nothing within the bounds"):
+    with pytest.raises(PolicyError, match="no mass within the bounds"):
         opened(folder, AGE + "prior = { normal = [5000, 1] }")
     with duckdb.connect(str(folder / "cafe.duckdb")) as connection:
         connection.execute("DELETE FROM census")
-    with pytest.raises(PolicyError, match="no rows to believe in"):
+    with pytest.raises(PolicyError, match="has no rows"):
         opened(folder, 'secret = "visits.place"\nadvantage = "0.1"\nprior = "census.place"')
 
 
@@ -488,12 +491,12 @@ def test_a_ledger_whose_losses_were_lowered_is_seen(folder: Path) -> None:
     (line,) = book.lines("charge")
     body = json.loads(line.body)
     body["lost"]["value"][0] -= 1
-    with pytest.raises(LedgerError, match="notes less for a replaced person"):
+    with pytest.raises(LedgerError, match="its cost of replacing a person is lower than that of what"):
         book._check_losses(line._replace(body=json.dumps(body)), body["spend"])
     body["lost"]["value"][0] += 1
     book._check_losses(line._replace(body=json.dumps(body)), body["spend"])
     body["lost"]["another distance"] = [0, 0, 0]
-    with pytest.raises(LedgerError, match="notes less for a replaced person"):
+    with pytest.raises(LedgerError, match="its cost of replacing a person is lower than that of what"):
         book._check_losses(line._replace(body=json.dumps(body)), body["spend"])
     with sqlite3.connect(folder / "cafe.ledger") as raw, pytest.raises(sqlite3.Error):
         raw.execute("UPDATE entries SET body = '{}'")
@@ -554,9 +557,9 @@ def test_what_a_budget_cannot_promise_cannot_be_suggested_either(folder: Path) -
 def test_standing_says_which_promise_sets_the_budget(folder: Path) -> None:
     place = 'secret = "visits.place"\nadvantage = "0.3"'
     told = "\n".join(opened(folder, AGE, place).standing.text())
-    assert "The promise about somebody's visits.minutes to within 2 sets the budget" in told
+    assert "The promise about somebody's visits.minutes to within 2 is the tighter limit" in told
     easy = "\n".join(opened(folder, AGE, budget='epsilon = "0.4"', name="b").standing.text())
-    assert "The budget stops questions first" in easy
+    assert "The budget is the tighter limit" in easy
     assert opened(folder, name="c").standing.text() == []
     (facts,) = opened(folder, AGE, name="d").standing.as_dicts()
     assert facts["promised"] == 0.1

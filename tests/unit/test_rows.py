@@ -59,8 +59,8 @@ z = { type = "text", keys = ["u", "v"] }
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("SELECT COUNT(*) FROM (SELECT x FROM a UNION ALL SELECT x FROM b) AS u", "become one person"),
-        ("SELECT COUNT(*) FROM a WHERE pid IN (SELECT who FROM b)", "names persons by integer"),
+        ("SELECT COUNT(*) FROM (SELECT x FROM a UNION ALL SELECT x FROM b) AS u", "would be one person"),
+        ("SELECT COUNT(*) FROM a WHERE pid IN (SELECT who FROM b)", "identifies people by integer"),
         ("SELECT COUNT(*) FROM a JOIN b ON pid = who", "integer and text"),
         ("SELECT COUNT(*) FROM a JOIN b ON a.x = b.x", "two people"),
         ("SELECT COUNT(*) FROM a AS s JOIN a AS t ON s.pid = s.pid", "two people"),
@@ -73,13 +73,13 @@ z = { type = "text", keys = ["u", "v"] }
         ("SELECT COUNT(*) FROM a WHERE x IN (SELECT x FROM a)", "rows of other people"),
         ("SELECT COUNT(*) FROM (SELECT x FROM a GROUP BY x) AS u", "different people"),
         ("SELECT COUNT(*) FROM (SELECT DISTINCT x FROM a) AS u", "different people"),
-        ("SELECT COUNT(*) FROM (SELECT SUM(x) AS s FROM a) AS u", "before there is any noise"),
+        ("SELECT COUNT(*) FROM (SELECT SUM(x) AS s FROM a) AS u", "before noise is added"),
         ("SELECT COUNT(*) FROM (SELECT pid, x FROM a LIMIT 3) AS u", "LIMIT"),
         ("SELECT pid, COUNT(*) FROM a GROUP BY pid", "one person"),
         ("SELECT COUNT(*) FROM p", "public tables"),
         ("SELECT WIDTH_BUCKET(x, 0, , 5), COUNT(*) FROM a GROUP BY 1", "Nothing was spent"),
         ("SELECT SUM(CEIL()) FROM a", "is missing an argument"),
-        ("SELECT BOOL_OR(x > 1) FROM a", "single persons"),
+        ("SELECT BOOL_OR(x > 1) FROM a", "single people"),
     ],
 )
 def test_rows_that_would_depend_on_two_units_are_refused_with_the_reason(sql: str, says: str) -> None:
@@ -318,7 +318,7 @@ def test_conditions_choose_among_the_rows_that_are_joined(tmp_path: Path) -> Non
     assert sum(both) <= 900
     assert min(both) > 350
     told = repr(db.sql(f"SELECT COUNT(*) {join}", epsilon=1).explain())
-    assert "at most 900 rows of labs are joined with the same row" in " ".join(told.split())
+    assert "at most 900 rows of labs per person are joined with the same row" in " ".join(told.split())
 
 
 def test_few_rows_are_joined_in_full_and_which_are_not_depends_on_the_person_alone(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_an_epsilon_delta_step_is_worth_its_rho_but_for_its_delta() -> None:
         ((COUNT, BELL), EPSILON, "no pure bound"),
         ((MEDIAN,), EPSILON, "no pure bound"),
         ((UNKNOWN,), EPSILON, "no pure bound"),
-        ((COUNT, UNKNOWN), RHO, "none is proved"),
+        ((COUNT, UNKNOWN), RHO, "no rho is proved"),
         ((UNKNOWN,), PAIR, "nothing is proved"),
         ((MEDIAN,), Guarantee(F(1), F(1, 10**9)), "lose for certain"),
     ],

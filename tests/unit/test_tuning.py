@@ -352,7 +352,7 @@ def test_a_question_may_first_spend_on_caps_that_fit_it(tmp_path: Path) -> None:
     question = db.sql(sql, epsilon=10, tune=2)
     assert question.price.epsilon == 10
     told = repr(question.explain())
-    assert "epsilon 2 of the price is first spent on caps that fit the question" in told
+    assert "epsilon 2 of the price is first spent on choosing caps" in told
     assert db.ledger.spent.amount == 0
     release = question.release()
     assert db.ledger.spent.amount == 10

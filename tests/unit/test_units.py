@@ -89,7 +89,7 @@ def test_tuning_says_whose_unit_it_is_about(tmp_path: Path) -> None:
 
 
 CHANGES = {
-    "another column": ("labs", TABLES["labs"].replace('"who"', '"x"', 1)),
+    "a different column": ("labs", TABLES["labs"].replace('"who"', '"x"', 1)),
     "rows instead of persons": ("labs", TABLES["labs"].replace('"who"\nrows_per_person = 3', '"row"', 1)),
     "persons instead of rows": ("beds", TABLES["beds"].replace('"row"', '"ward"\nrows_per_person = 2')),
     "public": ("labs", "public = true\n"),
@@ -113,8 +113,8 @@ def test_what_a_table_says_of_its_unit_does_not_change_after_its_first_charge(
     with pytest.raises(sf.LedgerError) as refused:
         sf.open(file)
     told = str(refused.value)
-    assert f"[tables.{table}] said" in told
-    assert "Nothing is charged or answered. To go on, write" in told
+    assert f"[tables.{table}] declared" in told
+    assert "Nothing is charged or answered. To continue, write" in told
     assert before.ledger.spent == spent
     count(sf.open(written(tmp_path, *TABLES, more=more)), "labs")  # written back, it goes on
 
@@ -185,8 +185,8 @@ def test_columns_of_one_name_are_one_unit_unless_the_policy_says_otherwise(tmp_p
             "is listed twice",
         ),
         ('[units]\npeople = ["patients.age"]\n', "is not a unit of these tables"),
-        ('[units]\npeople = "patients.id"\n', "it is no list"),
-        ("[units]\npeople = []\n", "it is no list"),
+        ('[units]\npeople = "patients.id"\n', "this is not a list of columns"),
+        ("[units]\npeople = []\n", "this is not a list of columns"),
     ],
 )
 def test_units_that_make_no_sense_are_refused_with_their_line(
@@ -251,7 +251,7 @@ def test_a_promise_is_not_made_smaller_by_telling_units_apart_later(tmp_path: Pa
     split = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
     with pytest.raises(sf.PromiseBroken):
         count(split, "labs", "50")
-    assert any("does not promise any more" in note for note in split.said.notes)
+    assert any("no longer contains a promise" in note for note in split.said.notes)
     split.said.withdraw()
     fresh = sf.open(written(tmp_path, *FOUR, more=SPLIT + PROMISE))
     assert [limit.apart for limit in fresh.ledger.promises()] == [fresh.judges[0].apart]

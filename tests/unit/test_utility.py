@@ -316,7 +316,7 @@ def test_the_bound_of_a_program_is_proved_whatever_the_multipliers() -> None:
         assert solved.value - 1e-12 <= solved.bound <= solved.value + 1e-9
         wrong = program._bound(dice.normal(size=len(program.lows)))
         assert wrong >= solved.value - 1e-12
-    with pytest.raises(InvalidParameter, match="did not come to an end"):
+    with pytest.raises(InvalidParameter, match="the solver did not finish:"):
         Program(np.ones(1)).solve("epsilon")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import shlex
 import time
@@ -196,4 +197,6 @@ def review(policy: str, name: str, as_json: bool) -> None:
     click.echo(f"{name} is no longer suspended. The ledger records this review ({today}).")
 
 
-command.add_command(review, "look")  # what it was called before
+_look = copy.copy(review)  # what it was called before
+_look.hidden = True
+command.add_command(_look, "look")

@@ -76,9 +76,9 @@ def check_name(name: str, known: Collection[str] = ()) -> None:
 
     >>> [check_name(name) for name in ("Ana Lucía", "ana+lab@example.org", "O'Brien", "山田 アナ")]
     [None, None, None, None]
-    >>> check_name("alice ")
+    >>> check_name("alice ")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    sfumato.errors.InvalidParameter: name = 'alice ' cannot be used: it looks like another name: write 'alice'
+    sfumato.errors.InvalidParameter: name = 'alice ' cannot be used: it could be confused with another ...
     """
     check_printable(name)
     if name in known:
@@ -91,10 +91,10 @@ def check_name(name: str, known: Collection[str] = ()) -> None:
     for letter in name:
         if not (letter.isascii() or unicodedata.category(letter)[0] in "LM"):
             told = f"remove {letter!a}: use letters, digits, spaces, and - _ . @ +"
-            raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
+            raise InvalidParameter("name", ascii(name), f"it could be confused with another name: {told}")
     if len(scripts := sorted({_script(letter) for letter in name} - {""})) > 1:
         told = f"it mixes scripts ({', '.join(scripts)}): use only one of them"
-        raise InvalidParameter("name", ascii(name), f"it looks like another name: {told}")
+        raise InvalidParameter("name", ascii(name), f"it could be confused with another name: {told}")
 
 
 def _script(letter: str) -> str:
