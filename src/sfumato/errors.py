@@ -159,7 +159,9 @@ class UnknownName(QueryRefused):
         if self.nearest:
             advice = f"Did you mean {' or '.join(self.nearest)}?"
         else:
-            advice = f"Known: {', '.join(self.known) or 'none'}."
+            advice = f"Known: {', '.join(self.known)}."
+            if not self.known:
+                advice = f"No {kind} is declared there: the owner can add it to the policy."
         super().__init__(f"there is no {kind} named {name!r}", advice, sql=sql, span=span)
 
 
@@ -216,7 +218,8 @@ class PromiseBroken(BudgetExceeded):
             self,
             f"this query asks for {asked}, which would break a promise of {name!r}: {promise}. Nothing was "
             "spent and no row was read. Ask for less, ask something that reveals less about it, or repeat an "
-            "earlier question (repeats are free). What is left of each promise: sfumato check POLICY",
+            "earlier question (repeats are free). What is left of each promise, and whether "
+            "one is already broken: sfumato check POLICY",
         )
 
 

@@ -126,7 +126,7 @@ def test_csv_and_other_levels(clinic: Path) -> None:
         (["sql", "clinic.toml", "SELECT COUNT(* FROM visits", "-e", "1"], 1, "^^^^"),
         (["sql", "clinic.toml", "SELECT AVG(agee) FROM visits", "-e", "1"], 1, "Did you mean age?"),
         (["sql", "clinic.toml", "SELECT SUM(patient_id) FROM visits", "-e", "1"], 1, "low = ..., high = ..."),
-        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "minus"], 1, "positive decimal"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "minus"], 1, "positive number"),
         (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--level", "2"], 1, "probability"),
         (["sql", "nowhere.toml", "SELECT COUNT(*) FROM visits", "-e", "1"], 1, "no such policy file"),
         (
@@ -134,14 +134,19 @@ def test_csv_and_other_levels(clinic: Path) -> None:
             1,
             "no price given: say what the question may cost: --epsilon 0.1",
         ),
-        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "--rho", "1"], 1, "counts epsilon"),
-        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--delta", "1e-6"], 1, "none for"),
+        (["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "--rho", "1"], 1, "the budget is in epsilon"),
+        (
+            ["sql", "clinic.toml", "SELECT COUNT(*) FROM visits", "-e", "1", "--delta", "1e-6"],
+            1,
+            "no delta for questions",
+        ),
         (["budget", "clinic.toml", "--verify", "1-0123456789abcdef"], 1, "has no entry 1-0123456789abcdef"),
         (["budget", "clinic.toml", "--picture", "nowhere/x.svg"], 1, "No such file or directory"),
         (["grant", "clinic.toml"], 2, "Missing argument 'NAME'"),
-        (["grant", "clinic.toml", "ana"], 1, "say how much"),
+        (["grant", "clinic.toml", "ana"], 1, "no amount given"),
+        (["grant", "clinic.toml", "ana", "--revoke"], 1, "no such share"),
         (["grant", "clinic.toml", "ana", "--rho", "1"], 1, "this ledger counts epsilon"),
-        (["grant", "clinic.toml", "ana", "-e", "many"], 1, "positive decimal"),
+        (["grant", "clinic.toml", "ana", "-e", "many"], 1, "positive number"),
         (["grant", "clinic.toml", "ana", "-e", "1", "--every", "year"], 2, "'day', 'week', 'month'"),
         (["grant", "clinic.toml", " ", "-e", "1"], 1, "printable characters"),
         (["check", "clinic.duckdb"], 1, "cannot be read as text"),
@@ -179,6 +184,11 @@ def test_the_owner_gives_shares_and_everybody_sees_the_budget(clinic: Path) -> N
     assert "This is part of the total of clinic, which is still epsilon 1." in told
     lab = ["grant", "clinic.toml", "lab", "-e", "0.3", "--member", "bob", "--member", "eve"]
     assert "lab may spend epsilon 0.3; epsilon 0.3 of it is left now." in run(*lab, folder=clinic).stdout
+    more = run("grant", "clinic.toml", "all", "-e", "0.1", "--member", "ana", folder=clinic).stdout
+    assert "all may spend epsilon 0.1; epsilon 0.1 of it is left now." in more
+    assert (
+        "The share of all is removed" in run("grant", "clinic.toml", "all", "--revoke", folder=clinic).stdout
+    )
     facts = json.loads(run(*lab, "--json", folder=clinic).stdout)
     assert (facts["name"], facts["members"], facts["left"]) == ("lab", ["bob", "eve"], {"epsilon": "0.3"})
     sql = ["sql", "clinic.toml", "SELECT COUNT(*) AS n FROM visits"]
@@ -190,15 +200,15 @@ def test_the_owner_gives_shares_and_everybody_sees_the_budget(clinic: Path) -> N
     assert "Free: answered from receipt" in run(*sql, "-e", "0.2", "--as", "ana", folder=clinic).stdout
     run(*other, "--as", "ana", folder=clinic)
     told = run("budget", "clinic.toml", folder=clinic).stdout
-    assert re.search(r"ana +0\.2 +0\.5 +0\.3 +every month, out of the total", told)
-    assert re.search(r"lab +0\.2 +0\.3 +0\.1 +once", told)
+    assert re.search(r"ana +0\.2 +0\.5 +0\.3 +every month, from the total", told)
+    assert re.search(r"lab +0\.2 +0\.3 +0\.1 +never", told)
     rows = list(csv.DictReader(io.StringIO(run("budget", "clinic.toml", "--csv", folder=clinic).stdout)))
     assert [(row["analyst"], row["epsilon"]) for row in rows] == [("bob", "0.2"), ("ana", "0.2")]
     run("budget", "clinic.toml", "--picture", "left.svg", folder=clinic)
     assert ElementTree.parse(clinic / "left.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     facts = json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)
     assert facts["by_analyst"] == {"bob": "0.2", "ana": "0.2"}
-    assert [share["left"] for share in facts["shares"]] == ["0.3", "0.1"]
+    assert [share["left"] for share in facts["shares"]] == ["0.3", "0.1", "0"]
 
 
 def test_a_receipt_can_be_looked_for_in_the_ledger(clinic: Path) -> None:
@@ -209,7 +219,7 @@ def test_a_receipt_can_be_looked_for_in_the_ledger(clinic: Path) -> None:
     )
     assert head is not None
     told = run("budget", "clinic.toml", "--verify", head[1], folder=clinic).stdout
-    assert "All 5 entries are intact." in told
+    assert "All 5 entries are intact and contain this head." in told
     assert "All 5 entries" in run("budget", "clinic.toml", "--verify", folder=clinic).stdout
     facts = json.loads(run("budget", "clinic.toml", "--verify", head[1], "--json", folder=clinic).stdout)
     assert (facts["entries"], facts["head"][:2]) == (5, "5-")
@@ -241,7 +251,7 @@ def test_a_budget_of_rho_is_asked_and_told_in_rho(clinic: Path) -> None:
         policy.read_text(encoding="utf-8").replace('epsilon = "1"', 'rho = "0.5"'), encoding="utf-8"
     )
     sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
-    assert "counts rho" in run("sql", "clinic.toml", sql, "-e", "0.1", folder=clinic, code=1).stderr
+    assert "the budget is in rho" in run("sql", "clinic.toml", sql, "-e", "0.1", folder=clinic, code=1).stderr
     told = run("explain", "clinic.toml", sql, "--rho", "0.1", folder=clinic).stdout
     assert "rho 0.1, of 0.5 left" in told
     assert "gaussian noise, 95% of it within" in told
@@ -375,11 +385,20 @@ def test_the_demo_tells_the_whole_story(tmp_path: Path) -> None:
     assert facts["attack"]["exact"][0] - facts["attack"]["exact"][1] == 1
 
 
-def test_the_demo_leaves_a_foreign_folder_alone(tmp_path: Path) -> None:
-    (tmp_path / "hospital.toml").write_text("# mine", encoding="utf-8")
+@pytest.mark.parametrize("name", ["hospital.toml", "hospital.duckdb", "hospital.ledger"])
+def test_the_demo_leaves_a_foreign_folder_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("# mine", encoding="utf-8")
     found = run("demo", "--folder", ".", folder=tmp_path, code=1)
-    assert "was not made by this demo and was not changed. Choose" in found.stderr
-    assert (tmp_path / "hospital.toml").read_text(encoding="utf-8") == "# mine"
+    assert f"{name} was not made by this demo and was not changed. Choose" in found.stderr
+    assert (tmp_path / name).read_text(encoding="utf-8") == "# mine"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_was_spent(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    given = ["budget", "clinic.toml", "--picture", "nowhere/x.svg", "--json"]
+    error = json.loads(run(*given, folder=clinic, code=1).stdout)["error"]
+    assert (error["code"], error["spent"]) == ("file_error", False)
+    assert "cannot use nowhere/x.svg" in error["message"]
 
 
 # Several at once -----------------------------------------------------------------------------------------
@@ -541,7 +560,7 @@ def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Pat
     assert "[tables.visits.tuned]" in shown
     assert (clinic / "clinic.toml").read_text(encoding="utf-8") == before
     assert (
-        "name a table of persons"
+        "name a table in which a person may have several rows"
         in run("tune", "clinic.toml", "wards", "-e", "0.1", folder=clinic, code=1).stderr
     )
     assert "may cost: --epsilon 0.1" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr

@@ -149,7 +149,7 @@ def test_refusals_are_the_exceptions_of_the_library(server: Server, database: cl
     )
     with pytest.raises(sf.BudgetExceeded, match="Nothing was spent"):
         database.sql("SELECT COUNT(*) FROM patients", epsilon="100000").release()
-    with pytest.raises(sf.InvalidParameter, match="counts epsilon"):
+    with pytest.raises(sf.InvalidParameter, match="the budget is in epsilon"):
         database.sql("SELECT COUNT(*) FROM patients", rho="1").release()
     with pytest.raises(sf.AccessDenied, match="this needs: owner, auditor"):
         database.suggest_epsilon("patients.age", advantage="0.1")

@@ -36,15 +36,17 @@ from tests.unit.test_meaning import (
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, parameters, sql
-from sfumato.queries.postgres import _RULES, _SAME, PgType, _Translation
+from sfumato.queries.postgres import _RULES, _SAME, _Translation
 from sfumato.queries.sql import tree
 from sfumato.queries.statement import parse, read
 from sfumato.queries.syntax import ARGUMENTS, Text
+from sfumato.server.catalog.values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.parameters import Given
+    from sfumato.queries.pgtypes import PgType
     from sfumato.queries.syntax import Node
 
 # What PostgreSQL reads in a way of its own.
@@ -62,7 +64,20 @@ ITS_OWN = (
     "SELECT COUNT(*) FROM t WHERE CAST(n AS NUMERIC) / 4 = 1.75",
     "SELECT COUNT(*) FROM t WHERE n::float8 / 2 = 3.5",
     "SELECT COUNT(*) FROM t WHERE CAST(n AS FLOAT) / 3 > 2.3",
-    "SELECT COUNT(*) FROM t WHERE CAST(n AS REAL) / 3 > 2.3",
+    "SELECT COUNT(*) FROM t WHERE CAST(SIGN(n) * 2.5 AS INT) = 2 OR ROUND(SIGN(n) * 2.5) = 2",
+    "SELECT COUNT(*) FROM t WHERE CAST(ROUND(x) + 0.5 AS INT) = 0",
+    "SELECT COUNT(*) FROM t WHERE ROUND(n) * 0.1 = 0.3 OR SIGN(n) * m * 100 = 29 OR ROUND(n) * m = 0.87",
+    "SELECT COUNT(*) FROM t WHERE CAST(NULLIF(m, 0::float8) AS INT) = 2",
+    "SELECT COUNT(*) FROM t WHERE CAST(COALESCE(m, SIGN(n)) AS INT) = 2",
+    "SELECT COUNT(*) FROM t WHERE CASE WHEN ok THEN m ELSE ROUND(n) END * 100 = 29",
+    "SELECT SUM(ROUND(DATE_PART('month', d) / 2)), SUM(CAST(DATE_PART('month', d) / 2 AS INT)) FROM t",
+    "SELECT COUNT(*) FROM t WHERE DATE_PART('month', d) * 0.1 = 0.3",
+    "SELECT COUNT(*) FROM t WHERE DATE_PART('year', d) / 10 * 10 = 2024",
+    "SELECT COUNT(*) FROM t WHERE WIDTH_BUCKET(m, 0, 1, 100) = 30",
+    "SELECT WIDTH_BUCKET(m, 0, 0.5, 50) AS g, COUNT(*) FROM t GROUP BY g",
+    "SELECT SUM(WIDTH_BUCKET(m, 0.01, 0.31, 30)), SUM(WIDTH_BUCKET(m, -0.5, 1.5, 7)) FROM t",
+    "SELECT COUNT(*) FROM t WHERE n / 1000000000000000000 = 0 OR n / 0000000000000000002 = 3",
+    "SELECT ROUND(VARIANCE(n)), ROUND(STDDEV(m)) FROM t WHERE n IN (7, 8)",
     "SELECT COUNT(*) FROM t WHERE EXTRACT(YEAR FROM d) / 10 = 202.4",
     "SELECT COUNT(*) FROM t WHERE DATE_PART('year', d) / 10 = 202.4",
     "SELECT COUNT(*) FROM t WHERE FLOOR(n) / 2 = 3.5",
@@ -146,7 +161,34 @@ REFUSED = (
      "SELECT COUNT(*) FROM t WHERE CAST(CAST(FLOOR(x) AS BIGINT) AS TEXT) = '2'"),
     ("SELECT COUNT(*) FROM t WHERE CAST(DATE_TRUNC('month', d) AS TEXT) = '2024-02-01'",
      "SELECT COUNT(*) FROM t WHERE CAST(CAST(DATE_TRUNC('month', d) AS DATE) AS TEXT) = '2024-02-01'"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(x AS REAL) * 100 = 29",
+     "SELECT COUNT(*) FROM t WHERE CAST(x AS DOUBLE PRECISION) * 100 = 29"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(x AS FLOAT(24)) = 0.07",
+     "SELECT COUNT(*) FROM t WHERE CAST(x AS FLOAT(25)) = 0.07"),
+    ("SELECT COUNT(*) FROM t WHERE z::timestamp(0) = '2023-03-01 00:00:00'",
+     "SELECT COUNT(*) FROM t WHERE z = '2023-03-01 00:00:00'"),
+    ("SELECT COUNT(*) FROM t WHERE z < '2023-02-28 23:59:59.9999996'",
+     "SELECT COUNT(*) FROM t WHERE z < '2023-02-28 23:59:59.999999'"),
+    ("SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.3333333333333333",
+     "SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.333333333333"),
+    ("SELECT COUNT(*) FROM t WHERE CAST(COALESCE(d, DATE_TRUNC('month', d)) AS TEXT) = '2024-02-29'",
+     "SELECT COUNT(*) FROM t WHERE CAST(d AS TEXT) = '2024-02-29'"),
+    ('WITH "F" AS (SELECT id, x AS u FROM b), f AS (SELECT id, r AS u FROM b) SELECT SUM(u) FROM "F"',
+     'WITH "F" AS (SELECT id, x AS u FROM b), g AS (SELECT id, r AS u FROM b) SELECT SUM(u) FROM "F"'),
+    ('SELECT w, COUNT(*) AS "N", SUM(n) AS n FROM t GROUP BY w ORDER BY n',
+     'SELECT w, COUNT(*) AS "N", SUM(n) AS total FROM t GROUP BY w ORDER BY total'),
+    ("SELECT SUM(v / 2) FROM (SELECT id, r AS v FROM b) AS f JOIN (SELECT id, r * 1.0 AS v FROM b) AS g"
+     " USING (id, v)",
+     "SELECT SUM(f.v / 2) FROM (SELECT id, r AS v FROM b) AS f JOIN (SELECT id, r * 1.0 AS v FROM b) AS g"
+     " ON f.id = g.id AND f.v = g.v"),
+    ("SELECT FLOOR(SUM(n) / 3 * 3) FROM t", "SELECT FLOOR(SUM(n) * 3 / 3) FROM t"),
+    ("SELECT COUNT(*) FROM t HAVING SUM(n) / 3 * 3 = 10",
+     "SELECT COUNT(*) FROM t HAVING SUM(n) * 3 / 3 = 10"),
+    ("SELECT SUM(CEIL()) FROM t", "SELECT SUM(CEIL(x)) FROM t"),
+    ("SELECT CEIL(AVG(n), 1) FROM t", "SELECT CEIL(AVG(n)) FROM t"),
     ("SELECT COUNT(*) + 1_000 FROM t", "SELECT COUNT(*) + 1000 FROM t"),
+    ("SELECT COUNT(*) FROM t WHERE n == 1", "SELECT COUNT(*) FROM t WHERE n = 1 AND s <> '=='"),
+    ("SELECT COUNT(*), FROM t", "SELECT COUNT(*) FROM t"),
 )  # fmt: skip
 
 
@@ -219,7 +261,6 @@ def test_what_is_refused_has_another_meaning_and_the_advice_is_accepted(
     with pytest.raises(QueryRefused) as refusal:
         parse(text, beside.place.policy, dialect="postgres")
     assert refusal.value.advice
-    assert refusal.value.span is not None
     assert parse(advised, beside.place.policy, dialect="postgres")
 
 
@@ -298,8 +339,41 @@ def test_a_value_has_the_type_that_the_client_gave_it(beside: BesidePostgres) ->
     assert forms.meaning(parse("SELECT COUNT(*) FROM t WHERE n // 2 = 3.5", policy), policy) == shown[0]
     assert forms.meaning(parse("SELECT COUNT(*) FROM t WHERE n / 2 = 3.5", policy), policy) == shown[1]
     assert shown[2] != shown[0]
+    assert [type(plain(value)) for value in (2, Decimal(2), Decimal("0.1"), 2.0)] == [
+        int,
+        Decimal,
+        Decimal,
+        float,
+    ]
     bound = read(text, "postgres").bound((Decimal(2),))
     assert forms.meaning(read(bound.sql, "postgres").plan(policy), policy) == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "types"),
+    [
+        ("n / 2.0 = $1", "numeric"),
+        ("n = $1 / 2", "int4"),
+        ("LENGTH(w) > $1", "int4"),
+        ("EXTRACT(YEAR FROM d) = $1", "numeric"),
+        ("DATE_PART('year', d) = $1", "float8"),
+        ("z::date = $1", "date"),
+        ("n::text = $1", "text"),
+        ("CASE WHEN ok THEN n ELSE $1 END = 7", "int8"),
+        ("WIDTH_BUCKET(n, 0, 100, $1) = 1", "int4"),
+        ("n = ANY ($1)", "int8"),
+        ("m BETWEEN $1 AND $2", "numeric numeric"),
+        ("x > $1 AND s LIKE $2 AND ok = $3", "float8 text boolean"),
+        ("z >= $1", "timestamp"),
+        ("CAST($1 AS INT) = n", "int4"),
+        ("n = 1 LIMIT $1", "int8"),
+    ],
+)
+def test_a_value_has_the_type_of_what_it_stands_beside(
+    condition: str, types: str, beside: BesidePostgres
+) -> None:
+    found = read(f"SELECT COUNT(*) FROM t WHERE {condition}", "postgres").types(beside.place.policy)
+    assert [found[n].name for n in sorted(found)] == types.split()
 
 
 def test_names_without_quotes_are_in_lower_case(beside: BesidePostgres) -> None:
@@ -326,7 +400,7 @@ def test_rows_without_a_value_come_first_where_postgresql_puts_them(beside: Besi
 
 def test_numbers_beside_letters_are_not_taken_for_names() -> None:
     for text in ("SELECT 1_000", "SELECT 12abc FROM t", "SELECT 1.5x FROM t", "SELECT 0x10 FROM t"):
-        with pytest.raises(QueryRefused, match="after a number"):
+        with pytest.raises(QueryRefused, match="a number is followed"):
             tree(text, "postgres")
     for text in ("SELECT 1e5, t1.x2, '1_0', \"1a\", a1b FROM t1 -- 1_0", "SELECT $1, 1.e2, .5e-1"):
         assert tree(text, "postgres")

@@ -200,7 +200,7 @@ ACTS: list[tuple[str, str, Any, str, int]] = [
     ("get", "/v1/{database}/running", None, OWNER, 200),
     ("get", "/v1/{database}/people", None, WATCHERS, 200),
     ("post", "/v1/{database}/people", {"name": "new", "role": "analyst"}, OWNER, 201),
-    ("post", "/v1/{database}/people/{name}/look", None, OWNER, 200),
+    ("post", "/v1/{database}/people/{name}/review", None, OWNER, 200),
     ("delete", "/v1/{database}/people/{name}", None, OWNER, 200),
 ]
 
@@ -728,7 +728,7 @@ def test_late_answers_stop_an_analyst_until_the_owner_looks(strict: Server) -> N
     look = [sys.executable, "-m", "sfumato.cli.main", "user", "review", str(strict.policy), "lea"]
     environment = {**os.environ, "XDG_STATE_HOME": str(strict.policy.parent / "state")}
     looked = subprocess.run(look, capture_output=True, text=True, env=environment)
-    assert "is no longer suspended" in looked.stdout
+    assert "suspension of" in looked.stdout
     time.sleep(0.5)  # so that the rate of this server does not refuse it
     assert ask(strict, token, COUNT + " WHERE age > 1").status == 200
 

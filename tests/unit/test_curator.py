@@ -200,6 +200,10 @@ def test_a_failure_after_the_charge_keeps_the_charge_and_says_nothing(tmp_path: 
     assert "coin" not in str(caught.value)
     assert db.budget.spent == Guarantee.parse("0.3")
     assert "paid, not yet released" in repr(db.budget)
+    assert caught.value.spent is True
+    with pytest.raises(sf.QueryFailed) as caught:
+        question.release()
+    assert caught.value.spent is False  # the charge was there before
     healed = sf.open(tmp_path / "hospital.toml")
     release = healed.sql("SELECT COUNT(*) FROM visits", epsilon="0.3").release()
     assert release.cost.amount == 0  # the open receipt was redeemed
@@ -309,6 +313,17 @@ def test_a_higher_level_is_wider_and_a_silly_one_is_refused(tmp_path: Path) -> N
             release.rows(level)
 
 
+def test_explain_is_about_the_release_that_is_shown_for_free(tmp_path: Path) -> None:
+    db = opened(tmp_path, ROWS)
+    sql = "SELECT COUNT(*) AS n FROM visits"
+    dear = db.sql(sql, epsilon="2")
+    expected = dear.explain()
+    dear.release()
+    cheap = db.sql(sql, epsilon="0.5").explain()
+    assert cheap.errors() == expected.errors()
+    assert "one person added or removed: epsilon 2" in str(cheap)
+
+
 def test_rows_come_in_the_order_asked_for_and_limits_widen_the_intervals(tmp_path: Path) -> None:
     db = opened(tmp_path, ROWS)
     plain = db.sql("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", epsilon=1).release()
@@ -348,7 +363,7 @@ def test_explain_derives_distances_line_by_line(tmp_path: Path) -> None:
         "one person added or removed: epsilon 0.3; one person's rows replaced: epsilon 0.6",
         "age is clamped to [0, 120] and floored to steps of 1",
         "each row adds 1 in all to 3 cells, which together tell the count, the sum",
-        "so adding or removing one unit changes all cells together by at most 4, and replacing",
+        "so adding or removing one person changes all cells together by at most 4, and replacing",
         "anyone with more than 4 rows is scaled down in proportion, to weigh 4 rows in all",
         "geometric noise in each of 3 cells, 95% of it within",
         "for a group of 1,000 rows",
@@ -529,16 +544,16 @@ def test_replacing_a_person_in_groups_costs_at_most_four_times_the_rho(tmp_path:
 @pytest.mark.parametrize(
     ("budget", "price", "says"),
     [
-        ('rho = "0.5"', {"epsilon": "0.1"}, 'this database counts rho: write rho="0.01"'),
+        ('rho = "0.5"', {"epsilon": "0.1"}, "the budget is in rho: write --rho 0.01"),
         ('rho = "0.5"', {}, "no price given: say what the question may cost: --rho 0.01"),
-        ('rho = "0.5"', {"rho": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
-        ('epsilon = "1"', {"rho": "0.1"}, 'this database counts epsilon: write epsilon="0.1"'),
-        ('epsilon = "1"', {"rho": "0.1", "epsilon": "0.1"}, "this database counts epsilon"),
+        ('rho = "0.5"', {"rho": "0.1", "delta": "1e-7"}, "this budget has no delta for questions"),
+        ('epsilon = "1"', {"rho": "0.1"}, "the budget is in epsilon: write --epsilon 0.1"),
+        ('epsilon = "1"', {"rho": "0.1", "epsilon": "0.1"}, "the budget is in epsilon"),
         ('epsilon = "1"', {}, "no price given: say what the question may cost: --epsilon 0.1"),
-        ('epsilon = "1"', {"epsilon": "0.1", "delta": "1e-7"}, "this budget has none for questions"),
+        ('epsilon = "1"', {"epsilon": "0.1", "delta": "1e-7"}, "this budget has no delta for questions"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "0"}, "delta = 0 cannot be used"),
         ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1"}, "far below 1"),
-        ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1e-19"}, "at most 18 decimals"),
+        ('epsilon = "1"\ndelta = "1e-6"', {"epsilon": "0.1", "delta": "1e-19"}, "at most 18 decimal places"),
     ],
 )
 def test_a_price_in_another_currency_is_refused_and_says_what_to_write(
@@ -771,7 +786,7 @@ def test_a_batch_of_nothing_or_of_two_databases_is_refused(tmp_path: Path) -> No
         db.batch([])
     with pytest.raises(sf.InvalidParameter, match="of one database together"):
         db.batch([*counts(db, 1), *counts(other, 1)])
-    with pytest.raises(sf.InvalidParameter, match="this budget has none for questions"):
+    with pytest.raises(sf.InvalidParameter, match="this budget has no delta for questions"):
         db.batch(counts(db, 2), delta="1e-7")
 
 
@@ -885,8 +900,8 @@ def test_an_analyst_spends_her_share_and_no_more(tmp_path: Path) -> None:
     assert bob.ledger.left_for("bob") == Guarantee.parse("0.5")
     with pytest.raises(sf.BudgetExceeded, match=r"no share.*sfumato grant"):
         sf.open(path, analyst="eve").sql("SELECT SUM(age) FROM visits", epsilon="0.2").release()
-    assert re.search(r"ana +0\.2 +0\.3 +0\.1 +once", repr(ana.budget))
-    assert re.search(r"bob +0 +0\.5 +0\.5 +once", repr(ana.budget))
+    assert re.search(r"ana +0\.2 +0\.3 +0\.1 +never", repr(ana.budget))
+    assert re.search(r"bob +0 +0\.5 +0\.5 +never", repr(ana.budget))
 
 
 def test_a_group_shares_one_allowance(tmp_path: Path) -> None:
@@ -898,7 +913,7 @@ def test_a_group_shares_one_allowance(tmp_path: Path) -> None:
         bob.sql("SELECT SUM(age) FROM visits", epsilon="0.2").release()
     bob.sql("SELECT SUM(age) FROM visits", epsilon="0.1").release()
     assert bob.budget.by_analyst() == {"ana": Guarantee.parse("0.2"), "bob": Guarantee.parse("0.1")}
-    assert re.search(r"lab +0\.3 +0\.3 +0 +once", repr(bob.budget))
+    assert re.search(r"lab +0\.3 +0\.3 +0 +never", repr(bob.budget))
 
 
 def test_a_share_is_filled_up_out_of_a_total_that_is_not(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_less_is_refused_free_of_charge_and_what_is_advised_is_accepted(
         with pytest.raises(sf.InvalidParameter, match=told) as refused:
             asked.release()
         assert "Nothing was spent and no row was read" in str(refused.value)
-        assert f'Write {name}="{least}"' in str(refused.value)
+        assert f"Ask for at least {name} {least}" in str(refused.value)
     assert db.ledger.spent.amount == 0
     advised = db.sql(COUNT, **{name: least})
     assert not advised.explain().too_small
@@ -108,7 +108,7 @@ def test_a_terminal_is_told_what_to_type(tmp_path: Path) -> None:
     path = str(hospital(tmp_path))
     refused = CliRunner().invoke(main, ["sql", path, COUNT, "--epsilon", "0.00001"])
     assert refused.exit_code != 0
-    assert "in a terminal --epsilon 0.00002" in " ".join(refused.output.split())
+    assert "Ask for at least epsilon 0.00002" in " ".join(refused.output.split())
     assert CliRunner().invoke(main, ["sql", path, COUNT, "--epsilon", "0.00002"]).exit_code == 0
 
 

@@ -438,14 +438,14 @@ def test_a_policy_that_is_retired_binds_nobody_until_it_is_opened_again(place: P
     clinic, study = place.open("1", name="clinic"), place.open("100", name="study")
     for name, told in (
         ("study", "the policy you opened"),
-        ("clinc", "other policies on this ledger: clinic"),
+        ("clinc", "no other policy on this ledger has this name. Others: clinic"),
     ):
         with pytest.raises(InvalidParameter, match=told):
             study.retire(name)
     study.retire("clinic")
     assert study.left == study.most == clinic.most == epsilon(100)
     assert clinic.left == epsilon(1)  # a handle keeps to the total that it was opened with
-    with pytest.raises(InvalidParameter, match="other policies on this ledger: none"):
+    with pytest.raises(InvalidParameter, match="no other policy on this ledger has this name"):
         study.retire("clinic")
     study.charge(spend("5"), "key")
     assert [entry.kind for entry in study.entries()] == ["opened", "grant", "grant", "retired", "charge"]

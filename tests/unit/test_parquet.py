@@ -163,7 +163,7 @@ def test_files_that_differ_are_refused_for_nothing_and_by_name(
     assert not policy.with_suffix(".ledger").exists()
 
 
-def test_a_folder_becomes_a_policy(tmp_path: Path) -> None:
+def test_a_folder_becomes_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "export"
     (folder / "visits").mkdir(parents=True)
     pq.write_table(table(pa.array([1, 2])), folder / "visits" / "0.parquet")
@@ -178,6 +178,10 @@ def test_a_folder_becomes_a_policy(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "All declared columns of all files were read: no value makes" in found.output
     assert sf.open(policy).sql(COUNT, epsilon="1").release().cost.amount == 1
+    monkeypatch.chdir(folder)
+    found = CliRunner().invoke(main, ["init", ".", *given[2:]])
+    assert found.exit_code == 0, found.output
+    assert 'parquet = "."' in (folder / "export.toml").read_text(encoding="utf-8")
     (tmp_path / "empty").mkdir()
     found = CliRunner().invoke(main, ["init", str(tmp_path / "empty")])
     assert found.exit_code == 1
@@ -419,7 +423,7 @@ def test_nothing_that_computes_is_taken_for_a_table(tmp_path: Path, made: str) -
     policy = tmp_path / "visits.toml"
     text = POLICY.format(kind="integer").replace('parquet = "files"', 'duckdb = "visits.duckdb"')
     policy.write_text(text, encoding="utf-8")
-    with pytest.raises(sf.SourceError, match=r"views do not count|remove the column"):
+    with pytest.raises(sf.SourceError, match=r"views do not count|leave the column out"):
         sf.open(policy)
 
 

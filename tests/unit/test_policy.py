@@ -73,7 +73,7 @@ def test_a_good_policy_is_read_whole() -> None:
     [
         ('epsilon = "2.5"', "", 6, "no epsilon"),
         ('epsilon = "2.5"', 'epsilon = "-1"', 7, "not a budget"),
-        ('epsilon = "2.5"', 'epsilon = "0.1234567890123"', 7, "at most 12 decimals"),
+        ('epsilon = "2.5"', 'epsilon = "0.1234567890123"', 7, "at most 12 decimal places"),
         ('epsilon = "2.5"', "epsilon = nan", 7, "not a budget"),
         ('epsilon = "2.5"', "epsilon = [1]", 7, "not a budget"),
         ('epsilon = "2.5"', 'epsilom = "2.5"', 7, "Did you mean epsilon"),
@@ -82,8 +82,8 @@ def test_a_good_policy_is_read_whole() -> None:
         ('epsilon = "2.5"', 'delta = "1e-6"', 6, "no epsilon"),
         ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "1"', 8, "far below 1"),
         ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "0"', 8, "not a budget"),
-        ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "1e-19"', 8, "at most 18 decimals"),
-        ('epsilon = "2.5"', 'epsilon = "1"\nledger = ""', 8, "ledger must be a text"),
+        ('epsilon = "2.5"', 'epsilon = "1"\ndelta = "1e-19"', 8, "at most 18 decimal places"),
+        ('epsilon = "2.5"', 'epsilon = "1"\nledger = ""', 8, "ledger must be a string"),
         ('epsilon = "2.5"', 'epsilon = "1"\nleast = "0"', 8, "'0' is not a price"),
         ('epsilon = "2.5"', 'epsilon = "1"\nleast = ""', 8, "'' is not a price"),
         (
@@ -92,8 +92,8 @@ def test_a_good_policy_is_read_whole() -> None:
             8,
             "more than the whole budget. Write at most 1.",
         ),
-        ('duckdb = "data/clinic.duckdb"', "", 3, "duckdb must be a text"),
-        ('duckdb = "data/clinic.duckdb"', "duckdb = 3", 4, "duckdb must be a text"),
+        ('duckdb = "data/clinic.duckdb"', "", 3, "duckdb must be a string"),
+        ('duckdb = "data/clinic.duckdb"', "duckdb = 3", 4, "duckdb must be a string"),
         ('[budget]\nepsilon = "2.5"', "", None, r"no \[budget\]"),
         ('unit = "pid"', "", 9, "whom a row belongs to"),
         ('unit = "pid"', 'unit = "patient"', 10, "not one of the declared columns"),
@@ -139,7 +139,7 @@ def test_a_good_policy_is_read_whole() -> None:
         ('grid = "1/16"', "grid = inf", 17, "power of two"),
         ('grid = "1/16"', 'grid = "1e999999999"', 17, "power of two"),
         ('keys = ["A", "B"]', 'keys = ["a\\u0000b"]', 18, "zero byte"),
-        ('duckdb = "data/clinic.duckdb"', 'duckdb = "a\\u0000b"', 4, "must be a text"),
+        ('duckdb = "data/clinic.duckdb"', 'duckdb = "a\\u0000b"', 4, "must be a string"),
     ],
 )
 def test_a_wrong_policy_names_file_line_and_key(old: str, new: str, line: int | None, says: str) -> None:

@@ -105,7 +105,7 @@ def opened(
         ('secret = "visits.minutes"\nwithin = "x"\nadvantage = "0.1"', "give a number"),
         ('secret = "visits.minutes"\nadvantage = "0.1"', "how close a correct guess"),
         ('secret = "visits.minutes"\nabove = 0\nadvantage = "0.1"', "on one side"),
-        ('secret = "visits.minutes"\nabove = 5\nwithin = 2\nadvantage = "0.1"', "one criterion"),
+        ('secret = "visits.minutes"\nabove = 5\nwithin = 2\nadvantage = "0.1"', "not both"),
         ('secret = "visits.place"\nwithin = 2\nadvantage = "0.1"', "right or wrong"),
         ('secret = "visits.born"\nabove = 5\nadvantage = "0.1"', "give a day"),
         ('secret = "visits.salary"\nwithin = 2\nadvantage = "0.1"', "has no bounds"),

@@ -455,7 +455,9 @@ def test_of_several_shares_for_one_name_the_last_is_in_force(place: Place) -> No
 
 
 def test_no_share_has_a_delta_where_the_budget_has_none(place: Place) -> None:  # noqa: F811
-    with pytest.raises(InvalidParameter, match="this budget has none"):  # one more in ..._cannot_be_meant...
+    with pytest.raises(
+        InvalidParameter, match="this budget has no delta"
+    ):  # one more in ..._cannot_be_meant...
         place.open().share(Share("ana", Guarantee.read(epsilon="0.1", delta="1e-7")))
 
 

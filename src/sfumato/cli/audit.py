@@ -76,7 +76,9 @@ def command(
     sfumato audit noisy.py:top --claim 1 --search vectors:5 --html report.html
     """
     if ours == (target is not None):
-        raise InvalidParameter("target", target, "name a function (file.py:function), or audit --ours")
+        problem = "" if ours else "no function given"
+        advice = "name either a function (file.py:function) or --ours"
+        raise InvalidParameter("target", target, advice, problem=problem)
     if file and not Path(file).absolute().parent.is_dir():
         raise InvalidParameter("html", file, "there is no such folder")
     shows = sys.stderr is not None and sys.stderr.isatty()

@@ -204,8 +204,11 @@ def command(folder: Path, as_json: bool) -> None:
 def _make(folder: Path) -> tuple[Database, list[list[tuple[Any, ...]]]]:
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "hospital.toml"
-    if policy.exists() and not policy.read_bytes().startswith(MARK.encode()):
-        raise SourceError(f"{policy} was not made by this demo and was not changed. Choose another --folder.")
+    is_ours = policy.exists() and policy.read_bytes().startswith(MARK.encode())
+    if not is_ours and (found := [folder / name for name in FILES if (folder / name).exists()]):
+        raise SourceError(
+            f"{found[0]} was not made by this demo and was not changed. Choose another --folder."
+        )
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
     Witness(folder / "hospital.ledger").forget()  # the people are made up anew
@@ -292,12 +295,14 @@ def _attack(
             f"{released[0]:,.0f}",
             f"{released[1]:,.0f}",
             f"{difference:+,.0f}",
-            f"undecided: 50% becomes at most {ceiling:.0f}%",
+            f"undecided: a belief of 50% becomes at most {ceiling:.0f}%",
         ],
     ]
     say(
         show.table(
-            ["", "with Alice", "without Alice", "difference", "so"], rows, [True, False, False, False, True]
+            ["", "with Alice", "without Alice", "difference", "conclusion"],
+            rows,
+            [True, False, False, False, True],
         )
     )
     return {"exact": exact, "released": released, "certainty_at_most_percent": ceiling}

@@ -50,20 +50,25 @@ def command(
         allowance = total.of(Fraction(0))
     elif epsilon is None and rho is None:
         example = "-e 0.5" if total.rho is None else "--rho 0.1"
-        raise sf.InvalidParameter(total.currency, "nothing", f"say how much, such as {example}, or --revoke")
+        told = f"write {example}, or --revoke to remove the share"
+        raise sf.InvalidParameter(total.currency, None, told, problem="no amount given")
     else:
         allowance = sf.Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
     before = next((share for share, _ in database.ledger.shares() if share.name == name), None)
+    if revoke and before is None:
+        raise sf.InvalidParameter(
+            "name", name, f"for the shares: sfumato budget {policy}", problem="no such share"
+        )
     share = Share(name, allowance, every, members or (before.members if before else ()))
     database.ledger.share(share)
     members = share.members
-    left = database.ledger.left_for(members[0] if members else name)
+    left = next(left for each, left in database.ledger.shares() if each.name == name)
     if as_json:
         facts = {"name": name, **allowance.as_dict(), "every": every, "members": list(members)}
         print_json({**facts, "left": left.as_dict()})
         return
     if revoke:
-        click.echo(f"{name} can no longer spend anything; what was spent stays spent.")
+        click.echo(f"The share of {name} is removed; what was spent stays spent.")
         return
     filled = f", refilled every {every}" if every else ""
     click.echo(f"{name} may spend {share.allowance}{filled}; {left} of it is left now.")

@@ -57,7 +57,7 @@ _LATER = {
         "A page for the people in the data: what is promised to them, and what is not.",
     ),
     "serve": ("sfumato.cli.serve", "Serve over HTTP and the Postgres protocol, on one budget."),
-    "user": ("sfumato.cli.user", "The users of a server: add, revoke, list."),
+    "user": ("sfumato.cli.user", "The users of a server: add, list, review, revoke."),
     "promise": (
         "sfumato.cli.promise",
         "Which promises are in force; withdraw those taken out of the policy.",
@@ -66,6 +66,9 @@ _LATER = {
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, for all later questions."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
+
+
+CHARGING = ("sql", "tune", "shell", "demo", "serve")  # commands that may charge something
 
 
 class Friendly(click.Command):
@@ -79,9 +82,12 @@ class Friendly(click.Command):
         except sf.SfumatoError as error:
             facts, message = {"code": error.code, "spent": error.spent}, str(error)
             kind = type(error).__name__
-        except (OSError, ImportError) as error:  # a release may have been charged before it could be written
+        except (OSError, ImportError) as error:
             code = "missing_package" if isinstance(error, ImportError) else "file_error"
-            facts, kind, message = {"code": code, "spent": None}, type(error).__name__, str(error)
+            spent = None if ctx.command.name in CHARGING else False  # it may have been, before it was written
+            facts, kind, message = {"code": code, "spent": spent}, type(error).__name__, str(error)
+            if isinstance(error, OSError) and error.filename and error.strerror:
+                message = f"cannot use {error.filename}: {error.strerror}"
         if ctx.params.get("as_json"):
             print_json({"error": {"type": kind, "message": message, **facts}})
         else:
@@ -140,7 +146,7 @@ def opened(policy: str, **more: Any) -> sf.Database:
     """A database; what its policy says and is no longer true is told to whoever is at the terminal."""
     database = sf.open(policy, **more)
     for told in database.said.broken:
-        click.secho("broken: ", fg="red", bold=True, err=True, nl=False)
+        click.secho("warning: ", fg="red", bold=True, err=True, nl=False)
         click.echo(told, err=True)
     return database
 
@@ -312,7 +318,9 @@ def budget(
         if as_json:
             print_json({"entries": count, "head": database.ledger.head})
         else:
-            click.secho(f"All {count} entries are intact.", fg="green")
+            click.secho(
+                f"All {count} entries are intact{' and contain this head' if verify else ''}.", fg="green"
+            )
             click.echo(f"head {database.ledger.head}")
         return
     found = database.budget

@@ -40,7 +40,7 @@ def command(policy: str, withdraw: bool, as_json: bool) -> None:
     if withdraw:
         many = f"{len(gone)} promise{'' if len(gone) == 1 else 's'}"
         click.echo(
-            f"Withdrew {many}." if gone else f"Nothing to withdraw: {policy} makes every promise in force."
+            f"Withdrew {many}." if gone else f"Nothing to withdraw: every promise in force is in {policy}."
         )
     said = [f"promised: {told}." for told in facts["promised"]]
     said += [f"still in force, but no longer in {policy}: {told}." for told in facts["still_kept"]]
@@ -48,7 +48,9 @@ def command(policy: str, withdraw: bool, as_json: bool) -> None:
         f"promised by {name} until {_day(at)}: {limit.told}."
         for at, name, limit in database.ledger.withdrawn()
     ]
-    for line in show.paragraphs(said or [f"{policy} promises nothing."]):
+    for line in show.paragraphs(
+        said or [f"{policy} has no [[promise]]. What its budget alone promises: sfumato participant {policy}"]
+    ):
         click.echo(line)
     if facts["still_kept"]:
         click.echo(f"  To withdraw what is still in force: sfumato promise {policy} --withdraw")

@@ -102,8 +102,8 @@ def command(
         raise sf.InvalidParameter("key", key, "give --certificate as well: TLS needs both")
     if certificate is None and not plain and not is_near(host):
         told = (
-            "others can reach it, and without TLS they could read tokens and releases on the way. Give "
-            "--certificate and --key; or --plain, if something in front of it does TLS"
+            "others can reach it, and without TLS they could read tokens and releases in transit. Give "
+            "--certificate and --key; or --plain, if a proxy in front of it provides TLS"
         )
         raise sf.InvalidParameter("host", host, told)
     limits = {"rate": rate, "running": running, "threads": threads, "late": late, "pace": pace}
@@ -199,7 +199,7 @@ def _check(policy: str, database: sf.Database, config: Config) -> dict[str, Any]
 def _tell(found: dict[str, Any], config: Config) -> None:
     click.secho(f"{found['policy']} can be served.", fg="green")
     people = [f"{each['name']} ({each['role']})" for each in found["people"]]
-    click.echo(f"  people: {', '.join(people) or 'none'}")
+    click.echo(f"  users: {', '.join(people) or 'none'}")
     for table in found["tables"]:
         name, rows = table["name"], table["rows"]
         told = f"no rows declared: {UNKNOWN:,} assumed" if rows is None else f"declared rows: {rows:,}"

@@ -75,7 +75,7 @@ def command(
     to fill in. Bounds and keys come from you, never from the data: a bound read from the data would reveal
     somebody's extreme value.
     """
-    target = policy or database.with_suffix(".toml")
+    target = policy or (database if database.name else Path(database.resolve().name)).with_suffix(".toml")
     if target.exists() and not force:
         raise PolicyError(
             str(target),
@@ -114,7 +114,8 @@ def command(
     for point in open_points:
         click.echo(f"  still open: {point}")
     read = "--read " if database.is_dir() else ""
-    click.echo(f"next: sfumato check {read}{target}")
+    first = f"complete {target}, then: " if open_points else ""
+    click.echo(f"next: {first}sfumato check {read}{target}")
 
 
 def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> str:
@@ -292,7 +293,9 @@ def _check_names(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> N
     for table, unit in answers.units.items():
         mine = [column.name for column in schema[table]]
         if unit != "row" and unit not in mine:
-            raise InvalidParameter("--unit", f"{table}={unit}", f"name row, or one of {', '.join(mine)}")
+            raise InvalidParameter(
+                "--unit", f"{table}={unit}", f"there is no such column; name row, or one of {', '.join(mine)}"
+            )
     _check_numbers(answers)
 
 

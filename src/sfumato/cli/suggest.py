@@ -60,12 +60,13 @@ def command(
         found = database.suggestions
         if not found:
             advice = "name a column, such as patients.age; or write a [[promise]] into the policy"
-            raise InvalidParameter("secret", None, advice)
+            raise InvalidParameter(
+                "secret", None, advice, problem="no secret given, and no promise in the policy"
+            )
     else:
         if advantage is None:
-            raise InvalidParameter(
-                "advantage", None, "say how much surer an attacker may become: --advantage 0.10"
-            )
+            advice = "say how much surer an attacker may become, such as --advantage 0.10"
+            raise InvalidParameter("advantage", None, advice, problem="no advantage given")
         one = database.suggest_epsilon(
             secret,
             advantage=advantage,

@@ -25,7 +25,11 @@ EXAMPLES = (1, 10, 100)  # groups, for which the chosen caps are shown
 @click.option("--rho", metavar="R", help="The same, if the budget counts rho.")
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns; repeatable.")
 @click.option("--rows-only", is_flag=True, help="No columns: only the number of rows per person.")
-@click.option("--dry-run", is_flag=True, help="Show the section instead of writing it into the policy.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Charge and release as usual, but print the section instead of writing it into the policy.",
+)
 @JSON
 def command(
     policy: str,
@@ -88,6 +92,8 @@ def command(
         click.echo(f"\n{added}")
     else:
         click.echo(f"  Written into {policy}: remove [tables.{found.name}.tuned] there to undo it.")
+        if database.policy.prepared is not None:
+            click.echo(f"  The prepared copy does not fit any more. Next: sfumato prepare {policy}")
     click.echo(f"  {database.ledger.left} left.")
 
 

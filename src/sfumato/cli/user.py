@@ -194,7 +194,7 @@ def review(policy: str, name: str, as_json: bool) -> None:
     if len(notes) == seen + 1:
         click.echo("  Nothing was late or failed since the last review.")
     today = datetime.datetime.now(datetime.UTC).date()
-    click.echo(f"{name} is no longer suspended. The ledger records this review ({today}).")
+    click.echo(f"Any suspension of {name} is lifted. The ledger records this review ({today}).")
 
 
 _look = copy.copy(review)  # what it was called before

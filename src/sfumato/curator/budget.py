@@ -197,7 +197,7 @@ class Budget:
                 ]
                 for entry in self.history
             ]
-            headers = ["receipt", "when (UTC)", self.total.currency, "in all", "question"]
+            headers = ["receipt", "when (UTC)", self.total.currency, "so far", "question"]
             lines += ["", show.table(headers, rows, [False, True, False, False, True])]
         if self.head:
             number, _, letters = self.head.partition("-")
@@ -213,11 +213,11 @@ class Budget:
         spent, rows = self.by_analyst(), []
         for share, left in self.shares:
             mine = [spent.pop(name).amount for name in (share.name, *share.members) if name in spent]
-            fill = f"every {share.every}, out of the total" if share.every else "once"
+            fill = f"every {share.every}, from the total" if share.every else "never"
             allowance = decimal(share.allowance.amount)
             rows.append([share.name, decimal(sum(mine, Fraction(0))), allowance, decimal(left.amount), fill])
         rows += [[name, decimal(price.amount), "", "", ""] for name, price in spent.items()]
-        headers = ["analyst", "spent", "share", "left of it", "filled up"]
+        headers = ["analyst", "spent", "share", "left of it", "refilled"]
         return show.table(headers, rows, [True, False, False, False, True])
 
     def picture(self) -> str:

@@ -202,7 +202,7 @@ def best_for(step: Step[Private], measure: Measure, plan: Plan) -> str:
     alone = not plan.private_keys and not plan.sets and len(plan.measures) == plan.size * measure.cells == 1
     if alone and isinstance(step.mechanism, Geometric) and distance.l1 == 1 and measure.one == 1:
         return (
-            "no mechanism at this price that uses this number alone is better for any analyst: one unit "
+            "no mechanism at this price that uses this number alone is better for any analyst: one person "
             "changes it by one step at most, so geometric noise is best for every belief about it and every "
             "gain that falls with distance, after the best remap (release.guesses)"
         )

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Draw
+from sfumato.errors import QueryFailed
 from sfumato.exact.secret import Secret
 from sfumato.queries.notation import READING
 from sfumato.sources.halt import Halt
@@ -80,7 +81,12 @@ def pay(
     engine takes depends on the data, so whoever makes a promise about time waits there, and may stop the
     engine by the `Halt` that it hands out. `receipt` is a charge for this bill whose draw was never stored.
     """
+    is_new = receipt is None
     receipt = receipt or bill.charged(ledger)
-    with pace(receipt.number) as halt:
-        drawn = job(halt)
+    try:
+        with pace(receipt.number) as halt:
+            drawn = job(halt)
+    except QueryFailed as failure:
+        failure.spent = is_new  # the charge stays; this call may not have made it
+        raise
     return receipt, ledger.keep(receipt, drawn)  # the first that is stored wins

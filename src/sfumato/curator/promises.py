@@ -401,7 +401,7 @@ class Judge:
         passed = ", which is less" if whole > eta and points(whole) != points(eta) else ""
         return (
             f"on its own, this release can make an attacker {self.attacker} at most {points(one)} surer"
-            f"{average} of {self.secret}, {self.belief}; all releases so far together: at most "
+            f"{average} of {self.secret}, {self.belief}; together with all releases so far: at most "
             f"{points(whole)} (promised: {points(eta)}{passed})"
         )
 
@@ -470,7 +470,7 @@ def plainly(alone: Lost, after: Lost, budget: Guarantee) -> str:
     return (
         "on its own, this release can raise an attacker's confidence in any fact about one person by at most "
         f"{points(anything(alone, budget))}{average}, even if the attacker knows everybody else's record; "
-        f"all releases so far together: at most {points(anything(after, budget))}{sure}"
+        f"together with all releases so far: at most {points(anything(after, budget))}{sure}"
     )
 
 

@@ -180,17 +180,22 @@ class Question(Asked):
 
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
-        keeper, paid = self.database, self.kept() is not None
+        keeper, stored = self.database, self.stored() if self.tuning is None else None
+        paid = stored is not None
+        plan, query, derivations = self.plan, self.query, self.derivations
+        if stored is not None:  # what is shown for free, perhaps at a larger price and with other caps
+            ((plan, query),) = stored.parts
+            derivations = derive(plan, keeper.watched)
         return Explanation(
             self.text,
-            self.plan,
-            self.query,
-            self.derivations,
+            plan,
+            query,
+            derivations,
             self.engine_sql,
             paid,
             keeper.left,
             self.tuning,
-            keeper.said.gains(self.query, self.units, paid=paid),
+            keeper.said.gains(query, self.units, paid=paid),
             "" if paid else self.breaks,
             () if paid else self.misread,
             "" if paid else too_small(keeper.policy, [self.whole]),
@@ -263,10 +268,17 @@ def price(total: Guarantee, epsilon: Number | None, rho: Number | None, delta: N
     wanted, other = ("epsilon", rho) if total.rho is None else ("rho", epsilon)
     much = "0.1" if wanted == "epsilon" else "0.01"
     if epsilon is None and rho is None:
-        advice = f'say what the question may cost: --{wanted} {much} (in Python: {wanted}="{much}")'
+        advice = (
+            f'say what the question may cost: --{wanted} {much} (in Python: {wanted}="{much}", '
+            f'over HTTP: "{wanted}": "{much}")'
+        )
         raise InvalidParameter(wanted, None, advice, problem="no price given")
     if other is not None:
-        advice = f'this database counts {wanted}: write {wanted}="{much}", in a terminal --{wanted} {much}'
+        wrong = "rho" if wanted == "epsilon" else "epsilon"
+        advice = (
+            f'the budget is in {wanted}: write --{wanted} {much} in a terminal, {wanted}="{much}" in Python, '
+            f"or in psql: RESET sfumato.{wrong}; SET sfumato.{wanted} = '{much}'"
+        )
         raise InvalidParameter("rho" if wanted == "epsilon" else "epsilon", other, advice)
     check_delta(total, delta)
     return Guarantee.read(epsilon=epsilon, rho=rho, delta=delta)
@@ -275,4 +287,4 @@ def price(total: Guarantee, epsilon: Number | None, rho: Number | None, delta: N
 def check_delta(total: Guarantee, delta: Number | None) -> None:
     """Refuse a delta where the budget has none for questions."""
     if delta is not None and (total.rho is not None or not total.delta):
-        raise InvalidParameter("delta", delta, "leave it out: this budget has none for questions")
+        raise InvalidParameter("delta", delta, "this budget has no delta for questions. Leave it out")

@@ -43,7 +43,7 @@ def too_small(policy: Policy, prices: Sequence[Guarantee]) -> str:
         return ""
     return (
         f"a new question or batch costs at least {name} {least} here. Nothing was spent and no row was read. "
-        f'Write {name}="{least}", in a terminal --{name} {least}; or repeat an earlier one, which is free'
+        f"Ask for at least {name} {least}; repeating an earlier question is free"
     )
 
 

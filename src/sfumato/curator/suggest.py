@@ -116,7 +116,7 @@ class Suggestion:
         if not math.isfinite(self.epsilon):
             return f"Whatever is released, {judge.told()}: it was as likely before."
         if judge.promise.metric == "record":
-            when = "if one person's rows are replaced by any others"
+            when = "when one person's rows are replaced by any others"
         else:
             name = judge.promise.parts[0].name
             when = f"over the whole range of {name}, in proportion to how far two values are apart"
@@ -131,7 +131,7 @@ class Suggestion:
             less = "half" if currency == "epsilon" else "a quarter"
             said.append(
                 f'To stay within it for every question, write {currency} = "{_down(self.budget)}" under '
-                f"[budget] (it counts adding or removing a person: at least {less} of replacing one)."
+                f"[budget] (a budget counts adding or removing a person: at least {less} of replacing one)."
             )
         if not self.passed:
             said.append("Or write the promise into the policy, which enforces it for every question:")

@@ -35,12 +35,22 @@ def told(sql: str) -> str:
     'SELECT COUNT(*) /* all */ FROM visits'
     """
     parts, place = [], 0
-    for _, start, end in signs(sql):
+    for sign, start, end in signs(sql):
         if sql.startswith("--", start):
             inner = re.sub(r"/\*|\*/", " ", sql[start + 2 : end])
-            parts += [sql[place:start], f"/* {inner} */ "]
+            parts += [_squeezed(sql[place:start]), f"/* {one_line(inner)} */ "]
             place = end
-    return one_line("".join([*parts, sql[place:]]))
+        elif sign == "closed" and sql[start] in "'\"$":  # what stands in quotes stays as it is
+            quoted = "".join(letter if letter.isprintable() else "\ufffd" for letter in sql[start:end])
+            parts += [_squeezed(sql[place:start]), quoted]
+            place = end
+    return "".join([*parts, _squeezed(sql[place:])]).strip()
+
+
+def _squeezed(sql: str) -> str:
+    """A piece of a text with one blank where there were several."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in sql)
+    return re.sub(" +", " ", printable)
 
 
 def together(texts: Sequence[str]) -> str:

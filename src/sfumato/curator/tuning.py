@@ -54,7 +54,11 @@ def tune(
     found = keeper.policy.table(table)
     known = [each.name for each in keeper.policy.tables if each.rows_per_person is not None]
     if found is None or found.rows_per_person is None:
-        raise InvalidParameter("table", table, f"name a table of persons: {', '.join(known) or 'none'}")
+        raise InvalidParameter(
+            "table",
+            table,
+            f"name a table in which a person may have several rows: {', '.join(known) or 'none'}",
+        )
     bounded = [c.name for c in found.columns if c.low is not None and not c.tuned]
     wanted = bounded if columns is None else list(columns)
     for name in wanted:

@@ -110,10 +110,10 @@ class Guarantee:
 def _positive(given: Number, name: str, most: int, decimals: int) -> Fraction:
     """A positive decimal, exactly as it is written."""
     if isinstance(given, (int, Fraction)) and abs(Fraction(given)) > most:
-        raise InvalidParameter(name, "a huge number", "that is no privacy at all")
+        raise InvalidParameter(name, "a huge number", "it would protect nobody")
     text = str(given).strip()
     example = "1e-6" if name == "delta" else "0.1"
-    advice = f'write a positive decimal with at most {decimals} decimals, such as "{example}"'
+    advice = f"write a positive number with at most {decimals} decimal places, such as {example}"
     if isinstance(given, bool) or not text:
         raise InvalidParameter(name, repr(given), advice)
     if isinstance(given, (int, Fraction)):
@@ -125,7 +125,7 @@ def _positive(given: Number, name: str, most: int, decimals: int) -> Fraction:
     if value <= 0:
         raise InvalidParameter(name, text, f"{advice}; zero or less would release nothing")
     if value > most:
-        raise InvalidParameter(name, text, f"that is no privacy at all; {advice}")
+        raise InvalidParameter(name, text, f"it would protect nobody; {advice}")
     if (value * 10**decimals).denominator != 1:
         raise InvalidParameter(name, text, advice)
     return value

@@ -79,7 +79,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite) -> Plan:
         text.refuse(tree, "UNION is outside the aggregate", advice)
     if tree.kind != "Select":
         told = "only SELECT is answered"
-        text.refuse(tree, told, "Write: SELECT COUNT(*) FROM a_table", name=tree.kind)
+        text.refuse(tree, told, "Write: SELECT COUNT(*) FROM YOUR_TABLE", name=tree.kind)
     reader = Reader(text)
     return _Asking(text, reader, tree, measuring).plan(FromReader(text, reader))
 
@@ -303,6 +303,8 @@ class _Asking:
         return Aggregate("quantile", (self.number(by.this, condition, node),), rank)
 
     def rank(self, node: Node | None, whole: Node) -> Fraction:
+        if node is not None and bare(node).kind == "Cast":  # as a value comes that is a double
+            node = bare(node).this
         if node is None or node.kind != "Literal" or node.arguments.get("is_string"):
             advice = "Write a number from 0 to 1: QUANTILE_CONT(x, 0.9), one quantile at a time."
             self.text.refuse(whole, "the quantile is not given as a number", advice)

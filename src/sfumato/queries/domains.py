@@ -202,17 +202,20 @@ def _sign(a: Scalar) -> Domain:
 
 
 def _floor(a: Scalar) -> Domain:
-    low, high = bounds(a)
-    return replace(
-        _domain("integer", Fraction(math.floor(low)), Fraction(math.floor(high))), held=_rounded_in(a)
-    )
+    ends = [math.floor(each) for each in _as_doubles(a)]
+    return replace(_domain("integer", Fraction(min(ends)), Fraction(max(ends))), held=_rounded_in(a))
 
 
 def _ceiling(a: Scalar) -> Domain:
-    low, high = bounds(a)
-    return replace(
-        _domain("integer", Fraction(math.ceil(low)), Fraction(math.ceil(high))), held=_rounded_in(a)
-    )
+    ends = [math.ceil(each) for each in _as_doubles(a)]
+    return replace(_domain("integer", Fraction(min(ends)), Fraction(max(ends))), held=_rounded_in(a))
+
+
+def _as_doubles(a: Scalar) -> list[Fraction]:
+    """The ends of a value, exactly and as an engine computes them: 12 / 0.1 is 120 in doubles, though 0.1
+    is a little more than a tenth there."""
+    ends = bounds(a)
+    return [*ends, *(Fraction(float(end)) for end in ends)]
 
 
 def _rounded_in(a: Scalar) -> Literal["decimal", "double"]:

@@ -19,7 +19,7 @@ from sfumato.queries.syntax import Node
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sfumato.queries.declared import DeclaredColumn, Kind, Value
+    from sfumato.queries.declared import DeclaredColumn, Value
     from sfumato.queries.policy import Policy
     from sfumato.queries.sql import Dialect
 
@@ -86,8 +86,8 @@ def literal(value: Given, dialect: Dialect = "duckdb") -> str:
                 raise InvalidParameter("parameters", "a list of lists", "give a list of values")
             return f"ARRAY[{', '.join(literal(each, dialect) for each in value)}]"
     text = format(_number(value), "f")
-    if _is_whole_numeric(value, text, dialect):
-        return f"CAST({text} AS NUMERIC)"
+    if (target := _held_as(value, text, dialect)) is not None:
+        return f"CAST({text} AS {target[0]})"
     return f"({text})" if text.startswith("-") else text
 
 
@@ -110,20 +110,6 @@ def _number(value: object) -> Decimal:
     if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
         raise InvalidParameter("parameters", value, "give a finite number")
     return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
-
-
-def kinds(tree: Node, most: int, policy: Policy) -> list[Kind]:
-    """Of which kind each of so many values probably is, from what stands beside it; text where nothing tells.
-
-    For clients that ask before they send.
-    """
-    found: dict[int, Kind] = {}
-    for node, nodes in _places(tree):
-        kind = _kind(node, nodes, policy)
-        for each in nodes:
-            if _is_value(each):
-                found.setdefault(int(each.name), kind)
-    return [found.get(n + 1, "text") for n in range(most)]
 
 
 def lists(tree: Node) -> set[int]:
@@ -182,27 +168,19 @@ def _literal(value: Given, place: Node, dialect: Dialect) -> Node:
     text = format(_number(value), "f")
     number = made("Literal", this=text.lstrip("-"), is_string=False)
     number = made("Neg", this=number) if text.startswith("-") else number
-    if _is_whole_numeric(value, text, dialect):
-        return made("Cast", this=number, to=made("DataType", this="DECIMAL", nested=False))
+    if (target := _held_as(value, text, dialect)) is not None:
+        return made("Cast", this=number, to=made("DataType", this=target[1], nested=False))
     return made("Paren", this=number) if text.startswith("-") else number
 
 
-def _is_whole_numeric(value: Given, text: str, dialect: Dialect) -> bool:
-    """Whether it is a numeric of PostgreSQL's that would be taken for an integer, and divided as one."""
-    return dialect == "postgres" and isinstance(value, Decimal) and "." not in text
-
-
-def _places(tree: Node) -> list[tuple[Node, list[Node]]]:
-    """Every node of a tree and its parts."""
-    return [(node, _parts(node)) for node in tree.walk()]
-
-
-_CASTS: dict[str, Kind] = {
-    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "BOOLEAN": "boolean",
-    "TEXT": "text",
-    "VARCHAR": "text", "INT": "integer", "BIGINT": "integer", "SMALLINT": "integer", "DOUBLE": "number",
-    "FLOAT": "number", "DECIMAL": "number",
-}  # fmt: skip
+def _held_as(value: Given, text: str, dialect: Dialect) -> tuple[str, str] | None:
+    """The type of a number, as it is written and as the parser calls it, where PostgreSQL would give its text
+    another one: 2 is an integer, 0.5 a numeric."""
+    if dialect != "postgres" or isinstance(value, numbers.Integral):
+        return None
+    if isinstance(value, Decimal):
+        return None if "." in text else ("NUMERIC", "DECIMAL")
+    return "DOUBLE PRECISION", "DOUBLE"
 
 
 _COMPARING = (
@@ -219,7 +197,6 @@ _COMPARING = (
     "Least",
     "Greatest",
 )
-_COUNTING = ("Add", "Sub", "Mul", "Div", "IntDiv", "Mod", "Neg")
 
 
 def _parts(node: Node) -> list[Node]:
@@ -255,47 +232,15 @@ def _columns(parts: list[Node], policy: Policy) -> list[DeclaredColumn]:
     return [column for column in found if column is not None]
 
 
-def _kind(node: Node, parts: list[Node], policy: Policy) -> Kind:
-    """The kind of a value that stands in this node."""
-    if node.kind == "Limit":
-        return "integer"
-    if node.kind == "Cast":
-        return _CASTS.get(node["to"].text(), "text")
-    if node.kind in ("Quantile", "ApproxQuantile", "PercentileCont", "PercentileDisc"):
-        return "number"
-    if node.kind in ("Left", "Right", "Substring"):
-        return "integer"
-    for column in _columns(parts, policy) if node.kind in (*_COMPARING, *_COUNTING) else ():
-        return column.kind
-    if any(part.kind == "Literal" and not part.arguments.get("is_string") for part in parts):
-        return "number"
-    return "number" if node.kind in _COUNTING else "text"
-
-
-def samples(tree: Node, most: int, policy: Policy) -> list[Given]:
-    """A value for each of so many parameters with which the text can be read: to describe its columns.
-
-    Where a parameter is compared with a column that has keys, it is one of them.
-    """
+def keys(tree: Node, most: int, policy: Policy) -> list[Value | None]:
+    """For each of so many values a key of the column that it is compared with, where that has keys: with any
+    other, a text that is only described may be refused."""
     found: dict[int, Value] = {}
-    for node, nodes in _places(tree):
-        kind = _kind(node, nodes, policy)
-        keys = [column.keys for column in _columns(nodes, policy) if column.keys]
-        inner = [each.this if each.kind == "Cast" else each for each in nodes]
-        for each in inner if node.kind in _COMPARING else nodes:
-            if _is_value(each):
-                known = keys[0][0] if keys and node.kind in _COMPARING else None
-                found[int(each.name)] = known or found.get(int(each.name), _SAMPLES[kind])
-    many = lists(tree)
-    single = [found.get(n + 1, "a") for n in range(most)]
-    return [(value,) if n in many else value for n, value in enumerate(single, 1)]
-
-
-_SAMPLES: dict[Kind, Value] = {
-    "integer": 1,
-    "number": 0.5,
-    "text": "a",
-    "boolean": True,
-    "date": datetime.date(2000, 1, 1),
-    "timestamp": datetime.datetime(2000, 1, 1),
-}
+    for node in tree.walk():
+        parts = _parts(node) if node.kind in _COMPARING else []
+        known = [column.keys for column in _columns(parts, policy) if column.keys]
+        for each in parts:
+            inner = each.this if each.kind == "Cast" else each
+            if known and _is_value(inner):
+                found.setdefault(int(inner.name), known[0][0])
+    return [found.get(n + 1) for n in range(most)]

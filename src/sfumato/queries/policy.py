@@ -301,7 +301,7 @@ class _PolicyReader:
             )
         if person.kind not in ("integer", "text"):
             # a number could be rounded on its way, and two persons would become one
-            advice = "Name a column of integers or text, which tells persons apart exactly."
+            advice = "Name a column of integers or text, which tells people apart exactly."
             raise self.error((*where, "unit"), f"{unit!r} is a {person.kind} column", advice)
         rows = body.get("rows_per_person")
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS_PER_PERSON:
@@ -538,7 +538,7 @@ class _PolicyReader:
         value = data.get(where[-1], default)
         if not isinstance(value, str) or not value or not _plain(value):
             spot = where if where[-1] in data else where[:-1]
-            raise self.error(spot, f"{where[-1]} must be a text", f'Write: {where[-1]} = "..."')
+            raise self.error(spot, f"{where[-1]} must be a string", f'Write: {where[-1]} = "..."')
         return value
 
     def known(self, body: dict[str, Any], where: tuple[str, ...], names: set[str]) -> None:

@@ -16,54 +16,34 @@ quotient is computed with first, or two of them are compared, the digits beyond 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from sfumato.queries.rows import AGGREGATES, domain_of
-from sfumato.queries.syntax import Node, Text, bare
+from sfumato.errors import QueryRefused
+from sfumato.queries.pgtypes import (
+    BOOLEAN,
+    FLOAT8,
+    INT4,
+    INT8,
+    OF_TARGET,
+    TEXT,
+    UNKNOWN,
+    WHOLE,
+    PgType,
+    common,
+    first,
+    type_of,
+)
+from sfumato.queries.rows import AGGREGATES
+from sfumato.queries.syntax import Missing, Node, Text, bare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
+    from sfumato.queries.declared import DeclaredTable
 
-TypeName = Literal[
-    "int4", "int8", "numeric", "float8", "text", "boolean", "date", "timestamp", "timestamptz", ""
-]
-
-
-@dataclass(frozen=True, slots=True)
-class PgType:
-    """The type that PostgreSQL gives an expression; no name where it is not known, as of NULL or 'a'."""
-
-    name: TypeName = ""
-    scale: int | None = None  # how many decimals a numeric has, as far as that is known
-    rounded: Literal["", "divided", "computed"] = ""  # a quotient of numerics, or something made of one
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether `/` divides it as an integer."""
-        return self.name in ("int4", "int8")
-
-    @property
-    def decimals(self) -> int | None:
-        """How many decimals it has, where PostgreSQL computes exactly."""
-        return 0 if self.is_whole else self.scale if self.name == "numeric" else None
-
-
-UNKNOWN = PgType()
-INT4, INT8, FLOAT8 = PgType("int4"), PgType("int8"), PgType("float8")
-WHOLE, TEXT, BOOLEAN = PgType("numeric", 0), PgType("text"), PgType("boolean")
-_OF_KIND = {
-    "integer": INT8,
-    "number": FLOAT8,
-    "text": TEXT,
-    "boolean": BOOLEAN,
-    "date": PgType("date"),
-    "timestamp": PgType("timestamp"),
-}
-_WIDENING: tuple[TypeName, ...] = ("int4", "int8", "numeric", "float8")
 _COMPARING = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Between", "In")
 _SAME = {  # what means the same in both, and what comes out of it
     **dict.fromkeys(("And", "Or", "Not", "Boolean", "Is", "StartsWith", "Contains"), BOOLEAN),
@@ -73,7 +53,6 @@ _SAME = {  # what means the same in both, and what comes out of it
     **dict.fromkeys(("Count", "CountIf", "DateDiff"), INT8),
     **dict.fromkeys(("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second"), INT8),
     **dict.fromkeys(("DayOfWeek", "DayOfWeekIso", "DayOfYear", "DayOfMonth", "WeekOfYear"), INT8),
-    **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), FLOAT8),
     **dict.fromkeys(("CovarPop", "CovarSamp", "Corr", "Median", "Quantile", "ApproxQuantile"), FLOAT8),
     **dict.fromkeys(("Null", "Star", "Var", "Tuple", "Array", "DataType", "DataTypeParam"), UNKNOWN),
     **dict.fromkeys(("Where", "Having", "Group", "Rollup", "Cube", "Limit", "Distinct"), UNKNOWN),
@@ -91,7 +70,15 @@ _OF_THEIR_ARGUMENT = (
     "Order",
 )
 _ONE_OF = ("Coalesce", "Nullif", "Least", "Greatest")
+_ALIKE = (*_COMPARING, *_ONE_OF, "Add", "Sub", "Mul", "Div", "IntDiv", "Mod")  # what has one type
+_TAKING = {  # what takes values of one type
+    **dict.fromkeys(("Left", "Right", "Substring", "WidthBucket", "Round"), INT4),
+    **dict.fromkeys(("Like", "ILike", "StartsWith", "Contains", "Concat", "DPipe", "Lower", "Upper"), TEXT),
+    **dict.fromkeys(("PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"), FLOAT8),
+}
 _SUBQUERIES = ("Select", "Union", "Subquery")
+SINGLE = 24  # bits of a FLOAT(n) that is a REAL
+EXACT_DECIMALS = 12  # of a number that a quotient may be compared with: a double tells them apart
 
 Columns = dict[str, PgType]
 
@@ -122,9 +109,19 @@ def translated(tree: Node, text: Text) -> Node:
     return _Translation(text).query(tree, {}, is_released=True)[0]
 
 
+def inferred(tree: Node, text: Text) -> dict[int, PgType]:
+    """The types of values that are still to come ($1), from what stands beside them."""
+    found = _Translation(text)
+    with suppress(QueryRefused, Missing, RecursionError):
+        if tree.kind in _SUBQUERIES:
+            found.query(tree, {}, is_released=True)
+    return found.given
+
+
 @dataclass(frozen=True, slots=True)
 class _Translation:
     text: Text
+    given: dict[int, PgType] = field(default_factory=dict)  # of values that are still to come
 
     # Queries ------------------------------------------------------------------------------------------
 
@@ -136,7 +133,7 @@ class _Translation:
             second, others = self.query(node.expression, named, is_released=False)
             pairs = zip(columns.items(), others.values(), strict=False)
             return _with(node, this=first, expression=second), {
-                name: _common((mine, other)) for (name, mine), other in pairs
+                name: common((mine, other)) for (name, mine), other in pairs
             }
         if node.kind in ("Subquery", "Paren"):
             inner, columns = self.query(node.this, named, is_released=False)
@@ -152,9 +149,13 @@ class _Translation:
         if clause is None:
             return node, named
         named, bodies = dict(named), []
+        known: set[str] = set()
         for each in clause.nodes():
             body, columns = self.query(each.this, named, is_released=False)
             each = self._folded(_with(each, this=body))
+            if each.alias.lower() in known:
+                self._refuse_names(each, each.alias)
+            known.add(each.alias.lower())
             named[each.alias.lower()] = columns
             bodies.append(each)
         return _with(node, with_=_with(clause, expressions=bodies)), named
@@ -176,8 +177,15 @@ class _Translation:
         joins = []
         for each in node.nodes("joins"):
             right, names = self._source(each.this, named)
-            sources = [*sources, names]
             each = self._folded(_with(each, this=right))
+            for name in each.nodes("using"):
+                kinds = [_Names(tuple(s)).type_of(name.name, "") for s in (sources, [names])]
+                self._check_compared(name, kinds)
+                is_whole = kinds[0].is_whole and kinds[1].is_whole
+                if kinds[0].name != kinds[1].name and not is_whole and kinds[0].name and kinds[1].name:
+                    told = f"{name.name} has two types here, and PostgreSQL takes the wider one"
+                    self.text.refuse(name, told, "Join with ON, and say which of the columns you mean.")
+            sources = [*sources, names]
             if (on := each.get("on")) is not None:
                 each = _with(each, on=self.typed(on, _Names(tuple(sources)), named)[0])
             joins.append(each)
@@ -213,6 +221,8 @@ class _Translation:
             name = found_item.alias or (
                 found_item.name if found_item.kind == "Column" else f"column_{position}"
             )
+            if any(each != name and each.lower() == name.lower() for each in columns):
+                self._refuse_names(item, name)
             columns[name] = kind
         names = replace(names, aliases=tuple(columns.items()))
         changed: dict[str, Node | list[Node]] = {"expressions": items}
@@ -222,11 +232,17 @@ class _Translation:
             changed["having"] = self.typed(having, names, named, is_released)[0]
         if node.arguments.get("distinct") and any(kind.rounded for kind in columns.values()):
             self._refuse_rounded(node)
+        if (limit := node.get("limit")) is not None:
+            self._give(limit, INT8)
         if (group := node.get("group")) is not None:
             changed["group"] = self._group(group, names, named)
         if (order := node.get("order")) is not None:
             changed["order"] = self._order(order, names, named, is_released)
         return _with(node, **changed), columns
+
+    def _refuse_names(self, node: Node, name: str) -> None:
+        told = f"two names differ only by upper and lower case, or not at all: {name}"
+        self.text.refuse(node, told, "Give one of them another name.")
 
     def _item(
         self, item: Node, names: _Names, named: dict[str, Columns], is_released: bool
@@ -285,6 +301,10 @@ class _Translation:
                 parts[name] = made if isinstance(value, list) else made[0]
                 kinds += [kind for _, kind in typed]
         node = self._folded(_with(node, **parts))
+        if node.kind in _ALIKE:
+            self._give(node, common(kinds))
+        elif (wanted := _TAKING.get(node.kind)) is not None:
+            self._give(node, wanted)
         rule = _RULES.get(node.kind)
         if rule is not None:
             return rule(self, node, kinds, is_released)
@@ -317,7 +337,18 @@ class _Translation:
             values.append(kind)
         if subject is not None:
             self._check_compared(node, compared)
-        return _with(node, **changed), _common(values)
+            self._give(Node("", {"all": [subject, *(each.this for each in branches)]}), common(compared))
+        thens = [each["true"] for each in branches] + ([] if default is None else [default])
+        self._give(Node("", {"all": thens}), common(values))
+        return _with(node, **changed), common(values)
+
+    def _give(self, node: Node, kind: PgType) -> None:
+        """Values that stand in a node have this type, unless more is known."""
+        for value in node.arguments.values():
+            for each in value if isinstance(value, list) else [value]:
+                for one in _listed(each) if isinstance(each, Node) else ():
+                    if one.kind == "Placeholder" and one.name.isdecimal() and kind.name:
+                        self.given.setdefault(int(one.name), kind)
 
     def _column(self, node: Node, names: _Names) -> tuple[Node, PgType]:
         node = self._folded(node)
@@ -329,10 +360,14 @@ class _Translation:
     def _literal(self, node: Node) -> tuple[Node, PgType]:
         """1e-1 is a decimal in PostgreSQL, as 0.1 is."""
         if node.arguments.get("is_string"):
+            if re.fullmatch(r"\d{4}-\d\d-\d\d[ T].*\.\d{7,}.*", node.text()):
+                told = "PostgreSQL rounds a moment to six decimals of a second"
+                self.text.refuse(node, told, "Write at most six.")
             return node, UNKNOWN
         written = node.text()
-        if re.fullmatch(r"\d{1,18}", written):
-            return node, INT4 if int(written) < 1 << 31 else INT8
+        if re.fullmatch(r"\d{1,40}", written):
+            size = int(written)
+            return node, INT4 if size < 1 << 31 else INT8 if size < 1 << 63 else WHOLE
         if re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})[eE][+-]?\d{1,2}", written):
             plain = format(Decimal(written), "f")
             node = _with(node, this=plain if "." in plain else f"{plain}.")
@@ -353,19 +388,20 @@ class _Translation:
 
     def divided(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a / b: of integers an integer."""
-        first, second = kinds
+        first, second = (*kinds, UNKNOWN, UNKNOWN)[:2]
         if first.is_whole and second.is_whole:
             if is_released:
                 self.text.refuse(
                     node,
-                    "PostgreSQL divides integers without a remainder, so it would drop the decimals here",
-                    "Multiply by 1.0 first: 1.0 * a / b.",
+                    "in PostgreSQL, dividing integers drops the fraction, so this would not be a ratio",
+                    "Multiply by 1.0 first, as in: 1.0 * COUNT(x) / COUNT(*)",
                 )
-            return _made(node, "IntDiv", this=node.this, expression=node.expression), _common(kinds)
+            return _made(node, "IntDiv", this=node.this, expression=node.expression), common(kinds)
         if "float8" in (first.name, second.name) or "" in (first.name, second.name):
             return node, FLOAT8 if "float8" in (first.name, second.name) else UNKNOWN
         if is_released:
-            return node, PgType("numeric")
+            is_rounded = first.rounded or second.rounded
+            return node, PgType("numeric", rounded="computed" if is_rounded else "divided")
         scales = first.decimals, second.decimals
         if scales[0] is None or scales[1] is None or first.rounded or second.rounded:
             return node, PgType("numeric", rounded="computed")
@@ -373,9 +409,11 @@ class _Translation:
 
     def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a + b, a - b, a * b, a % b, a // b."""
-        found = _common(kinds)
-        if found.name != "numeric" or is_released:
+        found = common(kinds)
+        if found.name != "numeric":
             return node, found
+        if is_released:
+            return node, replace(found, rounded="computed" if found.rounded else "")
         if any(kind.rounded for kind in kinds) or any(kind.decimals is None for kind in kinds if kind.name):
             return node, PgType("numeric", rounded="computed")
         decimals = [kind.decimals or 0 for kind in kinds]
@@ -389,15 +427,29 @@ class _Translation:
         """One of several values, which are compared."""
         if node.kind != "Coalesce":
             self._check_compared(node, kinds)
-        return node, _common(kinds)
+        found = common(kinds)
+        if node.kind == "Nullif" and found.name == "float8" != first(kinds).name:
+            target = _made(node, "DataType", this="DOUBLE", nested=False)
+            return _made(node, "Cast", this=node, to=target), found
+        return node, found
 
     def either(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """IF(condition, a, b), which PostgreSQL does not have."""
-        return node, _common(kinds[1:])
+        return node, common(kinds[1:])
 
     def bucketed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        self._check_compared(node, kinds)
-        return node, INT4
+        """WIDTH_BUCKET of numerics is exact: counted in their last decimal, they are whole."""
+        given = [node.get(name) for name in ("this", "min_value", "max_value")]
+        found = common(kinds[:3])
+        if found.name != "numeric" or not all(given):
+            return node, INT4
+        ends = [_number(each) for each in given[1:] if each is not None]
+        scales = [kind.decimals for kind in kinds[:3]]
+        if None in scales or None in ends or found.rounded:
+            self._refuse_rounded(node)
+        scale = max(each or 0 for each in scales)
+        low, high = (_written(node, (end or 0) * 10**scale) for end in ends)
+        return _with(node, this=_times(node.this, scale), min_value=low, max_value=high), INT4
 
     def same(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """The type of what it is made of: the last part, if an ORDER BY stands in it."""
@@ -405,29 +457,34 @@ class _Translation:
 
     def summed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """SUM of integers is a bigint, of bigints a numeric."""
-        kind = kinds[0] if kinds else UNKNOWN
+        kind = first(kinds)
         if kind.rounded:
             return node, PgType("numeric", rounded="computed")
         return node, {"int4": INT8, "int8": WHOLE}.get(kind.name, kind)
 
     def averaged(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        kind = kinds[0] if kinds else UNKNOWN
+        kind = first(kinds)
         if kind.name in ("float8", ""):
             return node, kind
         if is_released:
-            return node, PgType("numeric")
+            return node, PgType("numeric", rounded="divided")
         return node, PgType("numeric", rounded="computed" if kind.rounded or kind.decimals else "divided")
 
-    def rounded_down(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
+    def spread(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """VARIANCE, STDDEV: numeric, unless of doubles."""
+        is_double = first(kinds).name in ("float8", "")
+        return node, FLOAT8 if is_double else PgType("numeric", rounded="divided")
+
+    def rounded_down(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """FLOOR and CEIL: of a numeric a numeric, else a double."""
-        (kind,) = kinds
-        if kind.rounded == "computed" and not is_released:
+        kind = first(kinds)
+        if kind.rounded == "computed":
             self._refuse_rounded(node)
         return node, WHOLE if kind.name == "numeric" else FLOAT8
 
     def rounded(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """ROUND: of a double to the even neighbour; with digits only of a numeric."""
-        kind, digits = kinds[0], node.get("decimals")
+        kind, digits = first(kinds), node.get("decimals")
         if digits is not None:
             if kind.name == "float8":
                 return node, FLOAT8  # which PostgreSQL has not
@@ -437,21 +494,23 @@ class _Translation:
             return node, PgType("numeric", places)
         if kind.rounded == "computed" and not is_released:
             self._refuse_rounded(node)
-        if kind.name == "numeric" or kind.is_whole:
-            return node, WHOLE if kind.name == "numeric" else FLOAT8
+        if kind.name == "numeric":
+            return node, WHOLE
         if is_released:
-            return _with(node, even=True), FLOAT8
+            return (node if kind.is_whole else _with(node, even=True)), FLOAT8
+        if kind.is_whole:
+            return _double(node.this), FLOAT8
         whole = _made(node, "DataType", this="BIGINT", nested=False)
-        return _made(node, "Cast", this=node.this, to=whole), FLOAT8
+        return _double(_made(node, "Cast", this=node.this, to=whole)), FLOAT8
 
     def signed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        (kind,) = kinds
+        kind = first(kinds)
         if kind.rounded == "computed":
             self._refuse_rounded(node)
-        return node, WHOLE if kind.name == "numeric" else FLOAT8
+        return (node, WHOLE) if kind.name == "numeric" else (_double(node), FLOAT8)
 
     def root(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        (kind,) = kinds
+        kind = first(kinds)
         if kind.name == "numeric" and not is_released:
             self.text.refuse(
                 node,
@@ -485,7 +544,7 @@ class _Translation:
                 "PostgreSQL gives seconds with their fraction",
                 "For whole seconds write: SECOND(x)",
             )
-        return node, WHOLE if node.kind == "Extract" else FLOAT8
+        return (node, WHOLE) if node.kind == "Extract" else (_double(node), FLOAT8)
 
     def named(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """A function that the parser does not know."""
@@ -495,17 +554,17 @@ class _Translation:
 
     def truncated(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """DATE_TRUNC of a date is a moment; here it stays the day on which that is."""
-        return node, PgType("timestamptz") if kinds[0].name == "date" else kinds[0]
+        return node, PgType("timestamptz") if first(kinds).name == "date" else first(kinds)
 
     def within(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, kinds[-1] if node.this.kind == "PercentileDisc" else FLOAT8
+        return node, kinds[-1] if kinds and node.this.kind == "PercentileDisc" else FLOAT8
 
     def ordered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """ORDER BY in WITHIN GROUP, where there are no NULLs."""
-        return _with(node, nulls_first=None), kinds[0]
+        return _with(node, nulls_first=None), first(kinds)
 
     def filtered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, kinds[0]
+        return node, first(kinds)
 
     def is_(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
         """x IS NOT NULL is one node there."""
@@ -520,19 +579,24 @@ class _Translation:
         return node, INT8
 
     def distinct(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, kinds[0] if kinds else UNKNOWN
+        return node, first(kinds)
 
     # Casts --------------------------------------------------------------------------------------------
 
     def cast(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """CAST(x AS type), x::type."""
-        kind, target = kinds[0], node["to"]
+        kind, target = first(kinds), node["to"]
+        if target.text() in OF_TARGET:
+            self._give(node, OF_TARGET[target.text()])
         given = [each.text() or each.name for each in target.nodes()]
         match target.text():
-            case "DOUBLE":
+            case "DOUBLE" if not given or (given[0].isdecimal() and int(given[0]) > SINGLE):
                 return _with(node, to=_with(target, expressions=None)), FLOAT8
-            case "FLOAT":
-                return node, FLOAT8
+            case "FLOAT" | "DOUBLE" if is_released:
+                return _with(node, to=_with(target, expressions=None)), FLOAT8
+            case "FLOAT" | "DOUBLE":
+                told = "PostgreSQL computes with REAL in single precision"
+                self.text.refuse(node, told, "Write: CAST(x AS DOUBLE PRECISION)")
             case "DECIMAL":
                 return self._to_numeric(node, kind, given, is_released)
             case "INT" | "BIGINT" | "SMALLINT" | "TINYINT" as name:
@@ -548,6 +612,9 @@ class _Translation:
                 self.text.refuse(node, "CHAR cuts and pads texts in PostgreSQL", "Write: LEFT(x, 3)")
             case "DATE":
                 return node, PgType("date")
+            case "TIMESTAMP" | "TIMESTAMPNTZ" if given:
+                told = "TIMESTAMP with a number of decimals is not supported"
+                self.text.refuse(node, told, "Write TIMESTAMP alone.")
             case "TIMESTAMP" | "TIMESTAMPNTZ":
                 return node, PgType("timestamp")
             case "BOOLEAN":
@@ -609,6 +676,9 @@ class _Translation:
             self._refuse_rounded(node)
         if any(kind.name == "float8" for kind in kinds):
             self._refuse_rounded(node)
+        others = [kind for kind in kinds if kind.name and not kind.rounded]
+        if any(kind.decimals is None or kind.decimals > EXACT_DECIMALS for kind in others):
+            self._refuse_rounded(node)
 
     def _refuse_rounded(self, node: Node) -> None:
         self.text.refuse(
@@ -629,6 +699,7 @@ _RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node,
     **dict.fromkeys(("Floor", "Ceil"), _Translation.rounded_down),
     **dict.fromkeys(("Like", "ILike"), _Translation.like),
     **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _Translation.truncated),
+    **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), _Translation.spread),
     "Sum": _Translation.summed,
     "Avg": _Translation.averaged,
     "Round": _Translation.rounded,
@@ -665,50 +736,60 @@ def _lower(node: Node) -> Node:
     if node.kind == "TableAlias":
         return _with(node, this=_lower(node.this)) if node.get("this") is not None else node
     is_plain = node.kind == "Identifier" and not node.arguments.get("quoted")
-    return _with(node, this=node.name.lower()) if is_plain else node
+    folded = "".join(letter.lower() if letter.isascii() else letter for letter in node.name)
+    return _with(node, this=folded) if is_plain else node
 
 
 def _columns(table: DeclaredTable | None) -> Columns:
     return {} if table is None else {column.name: type_of(column) for column in table.columns}
 
 
-def type_of(column: DeclaredColumn) -> PgType:
-    """What PostgreSQL would hold a column in."""
-    if column.kind == "number" and column.scale is not None:
-        return PgType("numeric", domain_of(column).scale)  # not known where we compute in doubles
-    return _OF_KIND[column.kind]
-
-
-def _common(kinds: Iterable[PgType]) -> PgType:
-    """The type of values that stand side by side."""
-    known = [kind for kind in kinds if kind.name]
-    if not known:
-        return UNKNOWN
-    if any(kind.name not in _WIDENING for kind in known):
-        return known[0]
-    widest = max(known, key=lambda kind: _WIDENING.index(kind.name))
-    if widest.name != "numeric":
-        return widest
-    decimals = [kind.decimals for kind in known]
-    rounded = {kind.rounded for kind in known}
-    scale = None if None in decimals else max(each or 0 for each in decimals)
-    worst: Literal["", "divided", "computed"] = (
-        "computed" if "computed" in rounded else "divided" if "divided" in rounded else ""
-    )
-    return PgType("numeric", None if worst else scale, worst)
-
-
 def _scaled(node: Node, scale: int) -> Node:
     """a / b as a quotient of whole numbers, which a double holds: 0.3 / 3 is (0.3 * 10) / (3 * 10)."""
     if not scale:
         return node
+    return _with(node, this=_times(node.this, scale), expression=_times(node.expression, scale))
 
-    def times(each: Node) -> Node:
-        ten = _made(each, "Literal", this=str(10**scale), is_string=False)
-        product = _made(each, "Mul", this=_made(each, "Paren", this=each), expression=ten)
-        return _made(each, "Paren", this=product)
 
-    return _with(node, this=times(node.this), expression=times(node.expression))
+def _times(node: Node, scale: int) -> Node:
+    """A decimal in units of its last one."""
+    if not scale:
+        return node
+    ten = _made(node, "Literal", this=str(10**scale), is_string=False)
+    product = _made(node, "Mul", this=_made(node, "Paren", this=node), expression=ten)
+    return _made(node, "Paren", this=product)
+
+
+def _double(node: Node) -> Node:
+    """A whole number that PostgreSQL holds in a double: FLOOR leaves it as it is, and tells the reader so."""
+    return _made(node, "Floor", this=node)
+
+
+def _number(node: Node) -> Decimal | None:
+    """The number that is written there, if one is."""
+    inner, sign = bare(node), 1
+    if inner.kind == "Neg":
+        inner, sign = bare(inner.this), -1
+    is_number = inner.kind == "Literal" and not inner.arguments.get("is_string")
+    return sign * Decimal(inner.text()) if is_number else None
+
+
+def _written(node: Node, number: Decimal) -> Node:
+    """A whole number as a literal."""
+    found = _made(node, "Literal", this=str(abs(int(number))), is_string=False)
+    return _made(node, "Neg", this=found) if number < 0 else found
+
+
+def _listed(node: Node) -> list[Node]:
+    """The values that ANY (ARRAY[...]) lists, or that stands in it; any other node itself."""
+    inner = node
+    while inner.get("this") is not None and (
+        inner.kind in ("Any", "All", "Paren") or (inner.kind == "Cast" and inner["to"].text() == "ARRAY")
+    ):
+        inner = inner.this
+    if inner.kind == "Anonymous" and inner.name.upper() in ("ALL", "SOME"):
+        return [each for one in inner.nodes() for each in _listed(one)]
+    return inner.nodes() if inner.kind == "Array" else [inner]
 
 
 def _is_result(node: Node) -> bool:

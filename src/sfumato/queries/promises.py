@@ -149,7 +149,9 @@ def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
     table, column = _secret(body.get("secret"), tables)
     limits = [key for key in ("within", "above", "below") if key in body]
     if len(limits) > 1:
-        raise InvalidParameter(limits[1], body[limits[1]], f"a guess has one criterion: remove {limits[0]}")
+        raise InvalidParameter(
+            limits[1], body[limits[1]], f"a promise has one of {limits[0]} and {limits[1]}, not both"
+        )
     numeric = column.kind in ("integer", "number", "date")
     if column.kind == "timestamp":
         raise InvalidParameter(

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries import notation
 from sfumato.queries.domains import call, joined
-from sfumato.queries.expressions import Call, Constant, Field, Scalar, Unusable, clamped, constant, evaluate
+from sfumato.queries.expressions import (
+    Call,
+    Constant,
+    Field,
+    Misread,
+    Scalar,
+    Unusable,
+    clamped,
+    constant,
+    evaluate,
+)
 from sfumato.queries.functions import PARTS, UNITS, apply
 from sfumato.queries.syntax import Node, Text, bare, word
 
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
     from sfumato.queries.relations import Relation
 
+DIGITS = 15  # of a decimal that its double tells from all others
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "//"}
 _PLAIN = {
@@ -444,10 +455,25 @@ class Reader:
         for side, other in ((left, parts[0]), (right, parts[1])):
             if isinstance(other, Constant) and other.value is None:
                 self.text.refuse(side, "nothing equals NULL", "Write: x IS NULL")
+        self._check_digits(left, parts[1])
+        self._check_digits(right, parts[0])
         a, b = self.alike(parts, node)
         if isinstance(a, Constant) and not isinstance(b, Constant):
             a, b, operator = b, a, _TURNED[operator]
         return self.call(node, operator, a, b)
+
+    def _check_digits(self, node: Node, other: Scalar) -> None:
+        """Refuse a number that is compared exactly, if it has more digits than a double tells apart."""
+        inner = bare(node)
+        inner = bare(inner.this) if inner.kind == "Neg" else inner
+        is_number = inner.kind == "Literal" and not inner.arguments.get("is_string")
+        whole = other.domain.kind == "integer" and "." not in inner.text()
+        if not is_number or whole or other.domain.decimals is None or "e" in inner.text().lower():
+            return
+        digits = inner.text().strip("0.").replace(".", "") if "." in inner.text() else inner.text().strip("0")
+        if len(digits) > DIGITS:
+            told = "this number has more digits than are compared"
+            self.text.unusable(Misread(told, f"Write at most {DIGITS} digits."), node)
 
     def operand(self, node: Node, scope: Scope) -> Scalar:
         """One side of a comparison: a column alone is compared as it is."""
@@ -482,6 +508,8 @@ class Reader:
             return constant(False, "boolean")  # not one of nothing, whatever it is
         if any(isinstance(each, Constant) and each.value is None for each in listed):
             self.text.refuse(node, "nothing equals NULL", "Leave it out of the list; write: OR x IS NULL")
+        for each in among:
+            self._check_digits(each, subject)
         if not all(isinstance(each, Constant) for each in listed):
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)

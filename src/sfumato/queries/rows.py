@@ -72,7 +72,7 @@ class FromReader:
         named = self.with_names(select, named)
         source = select.get("from_")
         if source is None:
-            self.text.refuse(select, "the query has no FROM", "Write: SELECT COUNT(*) FROM a_table")
+            self.text.refuse(select, "the query has no FROM", "Write: SELECT COUNT(*) FROM YOUR_TABLE")
         self.text.allow(source)
         sources = [self.source(source.this, named)]
         relation = sources[0].relation
@@ -546,7 +546,7 @@ class FromReader:
         text.allow(node)
         named = self.with_names(node, named)
         if node.arguments.get("distinct"):
-            advice = "Write UNION ALL; to count persons once, use COUNT(DISTINCT person)."
+            advice = "Write UNION ALL; to count people once, use COUNT(DISTINCT person)."
             text.refuse(node, "UNION drops equal rows of different people", advice)
         parts = [self.subquery(each, "", named) for each in (node.this, node.expression)]
         first, second = parts

@@ -187,7 +187,7 @@ def _least(a: int | None, b: int | None) -> int | None:
 def _sentences(measure: Measure, plan: Plan, distances: Distances) -> list[str]:
     said = list(measure.per_row)
     if not plan.relation.by_person:
-        said.append("each row is its own unit, so one unit adds to at most one group")
+        said.append("each row is protected by itself, so one row adds to at most one group")
     else:
         said.append("rows without a person are dropped; the rows of one person are added up by group first")
         said.append(measure.bounding)
@@ -197,8 +197,9 @@ def _sentences(measure: Measure, plan: Plan, distances: Distances) -> list[str]:
     assert value is not None
     alone = not plan.private_keys and plan.size * measure.cells == 1
     thing = "the number" if alone else "all groups together" if measure.cells == 1 else "all cells together"
+    whose = ("person", "that person's rows") if plan.relation.by_person else ("row", "it")
     said.append(
-        f"so adding or removing one unit changes {thing} by at most {fraction(presence * unit)}, "
-        f"and replacing its rows by at most {fraction(value * unit)}"
+        f"so adding or removing one {whose[0]} changes {thing} by at most {fraction(presence * unit)}, "
+        f"and replacing {whose[1]} by at most {fraction(value * unit)}"
     )
     return said

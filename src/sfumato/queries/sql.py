@@ -41,11 +41,15 @@ class _AtTheServer(Postgres):
 
     class Parser(Postgres.Parser):  # type: ignore[valid-type, misc]  # the library makes it an attribute
         FUNCTIONS = {  # noqa: RUF012  # the library's way
-            **{name: made for name, made in Postgres.Parser.FUNCTIONS.items() if name != "DATE_PART"},
+            **Postgres.Parser.FUNCTIONS,
             **{
                 name: DuckDB.Parser.FUNCTIONS[name]
                 for name in ("QUANTILE_CONT", "QUANTILE_DISC", "DATETRUNC", "DATE_DIFF", "DATEDIFF")
             },
+        }
+
+        FUNCTION_PARSERS = {  # noqa: RUF012  # DATE_PART is a double, EXTRACT a numeric: both are told apart
+            name: made for name, made in Postgres.Parser.FUNCTION_PARSERS.items() if name != "DATE_PART"
         }
 
 
@@ -62,15 +66,18 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
             statements = sqlglot.parse(spelled, dialect=_GRAMMARS[dialect])
         if len(statements) != 1 or statements[0] is None:
             number = sum(statement is not None for statement in statements)
-            raise SyntaxRefused(f"there are {number} statements", "Write exactly one SELECT.", sql=sql)
+            told = f"there are {number} statements" if number else "the query is empty"
+            raise SyntaxRefused(told, "Write exactly one SELECT.", sql=sql)
         found = _node(statements[0], 0)
         if found is not None:
             return found if spelled == sql else _with_values(found, sql)
     except ParseError as error:
         raise _syntax(sql, spelled, error) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # the library trips over some texts
+        raise SyntaxRefused("this is not valid SQL", "Write a SELECT.", sql=sql) from None
     except TokenError:
         start = _unclosed(sql)
-        problem = f"this is not SQL: something opened at character {start + 1} is never closed"
+        problem = f"this is not valid SQL: the quote or comment at character {start + 1} is never closed"
         raise SyntaxRefused(
             problem, "Close the quote or comment.", sql=sql, span=(start, start + 1)
         ) from None
@@ -106,6 +113,8 @@ def replaced(sql: str, put: Callable[[int], str]) -> str:
     parts, place = [], 0
     for number, start, end in values_of(sql):
         parts += [sql[place:start], put(number)]
+        if sql[end : end + 1].isalnum() or sql[end : end + 1] == "_":  # $1AND
+            parts.append(" ")
         place = end
     return "".join([*parts, sql[place:]])
 
@@ -113,21 +122,32 @@ def replaced(sql: str, put: Callable[[int], str]) -> str:
 def _check_words(sql: str, dialect: Dialect) -> None:
     if VALUE in sql.lower():
         raise SyntaxRefused(f"names cannot begin with {VALUE}", "Take another name.", sql=sql)
-    if dialect == "postgres" and (found := _joined_to_a_number(sql)) is not None:
-        told = "letters stand directly after a number"
-        raise SyntaxRefused(told, "Write a blank between them, or leave the _ out.", sql=sql, span=found)
+    for pattern, problem, advice in _NOT_IN_POSTGRES if dialect == "postgres" else ():
+        if (found := _outside_of_quotes(pattern, sql)) is not None:
+            raise SyntaxRefused(problem, advice, sql=sql, span=found)
 
 
-def _joined_to_a_number(sql: str) -> tuple[int, int] | None:
-    """Where a name begins in the middle of a number, as in 1_000, which the parser takes for 1 AS _000."""
+# What the parser reads, and PostgreSQL does not: 1_000 would be 1 AS _000.
+_NOT_IN_POSTGRES = (
+    (
+        r"(?<![\w.])\d++\.?+\d*+(?![eE][+-]?\d)[A-Za-z_]\w*",
+        "a number is followed directly by a letter or an underscore",
+        "Write 1000 for 1_000, 16 for 0x10; else add a space.",
+    ),
+    (r"==", "== is not an operator of PostgreSQL", "Write: ="),
+    (r",\s*FROM\b", "a comma stands before FROM", "Remove it."),
+)
+
+
+def _outside_of_quotes(pattern: str, sql: str) -> tuple[int, int] | None:
+    """Where something stands in a text that is no quote, comment or value."""
     place, bare = 0, []
     for sign, start, end in signs(sql):
         if sign in ("closed", "open", "value"):
             bare.append((place, start))
             place = end
     for first, last in (*bare, (place, len(sql))):
-        pattern = r"(?<![\w.])\d+\.?\d*(?![eE][+-]?\d)[A-Za-z_]\w*"
-        if (found := re.search(pattern, sql[first:last])) is not None:
+        if (found := re.search(pattern, sql[first:last], re.IGNORECASE)) is not None:
             return first + found.start(), first + found.end()
     return None
 
@@ -137,10 +157,15 @@ def _with_values(tree: Node, sql: str) -> Node:
     node stands where it stands in the text that was given."""
     places = _Places(sql)
     for node in tree.walk():
-        if node.kind == "Column" and node.name.startswith(VALUE):
+        if node.kind == "Column" and node.name.startswith(VALUE) and node.get("table") is None:
             node.kind, node.arguments = "Placeholder", {"this": node.name.removeprefix(VALUE)}
         if node.start >= 0:
             node.start, node.end = places.given(node.start), places.given(node.end + 1) - 1
+    for node in tree.walk():
+        if any(isinstance(each, str) and VALUE in each.lower() for each in node.arguments.values()):
+            number, start, end = places.values[0]
+            told = f"a value (${number}) stands where a name or a word of SQL is needed"
+            raise SyntaxRefused(told, "Write the word itself.", sql=sql, span=(start, end))
     return tree
 
 
@@ -154,6 +179,7 @@ class _Places:
         for number, start, end in self.values:
             self.starts.append(start + shift)
             shift += len(f" {VALUE}{number} ") - (end - start)
+            shift += sql[end : end + 1].isalnum() or sql[end : end + 1] == "_"
 
     def given(self, at: int) -> int:
         """The same place in the text that was given; all of a value is its beginning, or its end."""
@@ -235,7 +261,8 @@ def _syntax(sql: str, spelled: str, error: ParseError) -> SyntaxRefused:
     places = _Places(sql)
     start, end = places.given(start), places.given(start + max(1, len(word)))
     told = first.get("description") or ""
-    problem = f"this is not SQL: {'it cannot be parsed' if not told or '<' in told else told}"
+    told = told.replace("Invalid expression / Unexpected token", "unexpected text")
+    problem = f"this is not valid SQL: {'it cannot be parsed' if not told or '<' in told else told}"
     if line and column:
         problem += f", at line {line}, column {start - sql.rfind(chr(10), 0, start)}"
     return SyntaxRefused(problem, "Correct the marked part.", sql=sql, span=(start, max(end, start + 1)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sfumato.queries import parameters
 from sfumato.queries.asking import ask
 from sfumato.queries.notation import READING
-from sfumato.queries.postgres import translated
+from sfumato.queries.postgres import inferred, translated
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.sql import check_text, too_deep, tree
 from sfumato.queries.syntax import Missing, Node, Text, word
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sfumato.queries.asking import Measuring
     from sfumato.queries.parameters import Given
+    from sfumato.queries.pgtypes import PgType
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sql import Dialect
@@ -46,6 +47,10 @@ class Statement:
         sql = parameters.bind(self.written, values, self.dialect)
         check_text(sql)
         return replace(self, sql=sql, tree=parameters.filled(self.tree, values, self.dialect))
+
+    def types(self, policy: Policy) -> dict[int, PgType]:
+        """The types of its values, as PostgreSQL would infer them."""
+        return inferred(self.tree, Text(self.written, policy))
 
     def plan(self, policy: Policy, measuring: Measuring = rewrite, *, reading: int = READING) -> Plan:
         """What is asked, or a refusal that says what to write instead.

@@ -217,6 +217,12 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
 # What to call a node or an argument in a message, where its own name would not do.
 _CALLED = {
     "Ordered": "ORDER BY",
+    "Window": "OVER",
+    "SimilarTo": "SIMILAR TO",
+    "Pow": "raising to a power (^, POWER)",
+    "RegexpLike": "matching a regular expression (~)",
+    "Rand": "RANDOM()",
+    "CurrentTimestamp": "the current time (NOW(), CURRENT_TIMESTAMP)",
     "Group": "GROUP BY",
     "Table": "FROM",
     "TableAlias": "AS",
@@ -261,7 +267,12 @@ class Text:
         """Refuse a node whose kind, or one of whose non-empty arguments, is not on the list."""
         allowed = ARGUMENTS.get(node.kind)
         if allowed is None:
-            self.refuse(node, f"{word(node)} is not supported", "Ask a simpler question.", name=node.kind)
+            self.refuse(
+                node,
+                f"{word(node)} is not supported",
+                "Leave it out, or write it differently.",
+                name=node.kind,
+            )
         for name, value in node.arguments.items():
             if value and name not in allowed:
                 part = value[0] if isinstance(value, list) else value

@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 
+_NAMES = {
+    "trunc": "DATE_TRUNC",
+    "part": "DATE_PART",
+    "diff": "DATE_DIFF",
+    "bucket": "WIDTH_BUCKET",
+    "strip": "TRIM",
+    "negate": "-",
+}
+_TYPES = {
+    "to date": "DATE", "to number": "DOUBLE", "to single": "FLOAT", "to decimal": "DECIMAL",
+    "to integer": "INTEGER", "to text": "VARCHAR",
+}  # fmt: skip
 _INFIX = {"and", "or", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "like", "ilike"}
 
 
@@ -51,7 +63,9 @@ def _spoken_call(function: str, arguments: tuple[Scalar, ...]) -> str:
         return f"NOT ({said[0]})"
     if function == "in":
         return f"{said[0]} IN ({', '.join(said[1:])})"
-    return f"{function.upper().replace(' ', '_')}({', '.join(said)})"
+    if function.startswith("to "):
+        return f"CAST({said[0]} AS {_TYPES[function]})"
+    return f"{_NAMES.get(function, function.upper().replace(' ', '_'))}({', '.join(said)})"
 
 
 def fraction(value: Fraction) -> str:

@@ -87,7 +87,7 @@ def optimal(epsilon: Fraction, *, count: int) -> Binomial:
     epsilon, count = price("epsilon", epsilon), whole("count", count, least=1)
     if count * epsilon > LARGEST_EPSILON:
         raise InvalidParameter(
-            "count", count, f"together they exceed epsilon {LARGEST_EPSILON}: no privacy at all"
+            "count", count, f"together they exceed epsilon {LARGEST_EPSILON:,}, which would protect nobody"
         )
     return Binomial(epsilon, count)
 

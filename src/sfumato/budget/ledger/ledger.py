@@ -447,7 +447,9 @@ class Ledger:
         if "known" in found:
             others = [each for each in found["known"] if each != self.name]
             raise InvalidParameter(
-                "name", name, f"other policies on this ledger: {', '.join(others) or 'none'}"
+                "name",
+                name,
+                f"no other policy on this ledger has this name. Others: {', '.join(others) or 'none'}",
             )
 
     def promise(self, limits: tuple[Limit, ...]) -> None:
@@ -738,13 +740,13 @@ class Ledger:
         mine = [each for each in self.shares() if analyst in (each[0].name, *each[0].members)]
         if found["refused"] == "total" and mine and mine[0][1].amount < left.amount:
             left, found = mine[0][1], {**found, "refused": "share", "share": mine[0][0].name, "again": ""}
-        advice = self.more
+        advice, grant = self.more, f"sfumato grant POLICY NAME --{self.total.currency} AMOUNT"
         if found["refused"] == "stranger":
             whose = f"{found['analyst']!r}, who has no share,"
-            advice = "ask the owner for one: sfumato grant POLICY NAME"
+            advice = f"ask the owner for a share: {grant}"
         elif found["refused"] == "share":
             whose = f"the share of {found['share']!r}"
-            advice = "ask the owner for more: sfumato grant POLICY NAME"
+            advice = f"ask the owner for a larger share: {grant}"
             if found["again"]:
                 advice = f"wait until {found['again']}, when the share is refilled from the database's total."
         return self.exceeded(whose, price, left, advice)

@@ -57,7 +57,7 @@ def check(share: Share, total: Guarantee, known: Collection[str] = ()) -> None:
     if share.allowance.currency != total.currency:
         raise InvalidParameter("allowance", share.allowance, f"this ledger counts {total.currency}")
     if share.allowance.delta and not total.delta:
-        raise InvalidParameter("delta", share.allowance.delta, "this budget has none")
+        raise InvalidParameter("delta", share.allowance.delta, "this budget has no delta. Leave it out")
     if share.every is not None and share.every not in PERIODS:
         raise InvalidParameter("every", share.every, f"take one of {', '.join(PERIODS)}")
 

@@ -319,7 +319,8 @@ def read(content: bytes, oid: int, *, binary: bool) -> Any:
     except (ValueError, struct.error, OverflowError, InvalidOperation):
         known = BY_OID.get(ELEMENT.get(oid, oid))
         name = f"type {oid}" if known is None else known.spoken + ("[]" if oid in ELEMENT else "")
-        raise InvalidParameter("parameters", "a value", f"it is not what {name} looks like") from None
+        problem = f"a parameter cannot be read as {name}"
+        raise InvalidParameter("parameters", None, "send a value of that type", problem=problem) from None
 
 
 def _from_text(text: str, oid: int) -> Any:
@@ -453,13 +454,7 @@ def _array_from(content: bytes) -> list[Any]:
 
 def plain(value: Any) -> Given:
     """A value as a question can take it."""
-    if isinstance(value, Decimal):
-        return (
-            int(value)
-            if value == value.to_integral_value() and abs(value) < BEYOND_INTEGERS
-            else float(value)
-        )
-    if value is None or isinstance(value, (str, int, float, datetime.date)):
+    if value is None or isinstance(value, (str, int, float, Decimal, datetime.date)):
         return value
     if isinstance(value, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in value):
         return tuple(plain(each) for each in value)

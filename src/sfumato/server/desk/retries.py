@@ -96,7 +96,7 @@ class Retried:
             if any(ledger.charged(each["key"], version=each["version"]) for each in noted):
                 raise KeyReused(
                     "what was asked under this idempotency key is paid for, but the data, the policy or the "
-                    "reading of its SQL has changed, so it cannot be shown under this key any more. Nothing "
+                    "reading of its SQL has changed, so it can no longer be shown under this key. Nothing "
                     "more was spent. Ask under another key: that is a new question."
                 )
             price, left = self.asked.price, self.asked.database.left

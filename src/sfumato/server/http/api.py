@@ -110,7 +110,8 @@ class HttpServer:
             ("GET", f"{act}/running", self.running),
             ("GET", f"{act}/people", self.people),
             ("POST", f"{act}/people", self.let_in),
-            ("POST", f"{act}/people/{{name:path}}/look", self.look),
+            ("POST", f"{act}/people/{{name:path}}/review", self.review),
+            ("POST", f"{act}/people/{{name:path}}/look", self.review),  # what it was called before
             ("DELETE", f"{act}/people/{{name:path}}", self.shut_out),
         ]
         by_path: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
@@ -380,13 +381,15 @@ class HttpServer:
         desk.note(caller, f"shut out {name}")
         return _json({"ok": True})
 
-    async def look(self, request: Request) -> Response:
+    async def review(self, request: Request) -> Response:
         """Let somebody go on whose answers came late or failed."""
         caller, desk = self._caller(request)
         desk.check_role(caller, "owner")
         name = request.path_params["name"]
         if desk.people.get(name) is None:
-            raise InvalidParameter("name", name, "there is no such user")
+            raise InvalidParameter(
+                "name", name, "there is no such user; for the users: GET /v1/DATABASE/people"
+            )
         await desk.read(owner.looked, desk.database.ledger, name)
         desk.note(caller, f"looked at {name}")
         return _json({"ok": True})
@@ -594,7 +597,7 @@ def _checked(found: dict[str, Any], known: dict[str, tuple[type, ...]]) -> dict[
             raise Malformed(f"unknown field {name!r}. {hint}")
         if value is not None and (isinstance(value, bool) or not isinstance(value, known[name])):
             kinds = {
-                str: "a text",
+                str: "a string",
                 int: "a whole number",
                 float: "a number",
                 list: "a list",

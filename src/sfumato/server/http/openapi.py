@@ -240,7 +240,7 @@ def described() -> dict[str, Any]:
     add("post", f"{act}/people", "Add a user (owner).", body=person, status=201, errors=body_errors)
     name_errors = (401, 403, 422, 429, 500, 503)
     add("delete", f"{act}/people/{{name}}", "Revoke a user's access (owner).", errors=name_errors)
-    add("post", f"{act}/people/{{name}}/look", "Review a suspended analyst (owner).", errors=name_errors)
+    add("post", f"{act}/people/{{name}}/review", "Review a suspended analyst (owner).", errors=name_errors)
     error = {
         "type": "object",
         "required": ["error"],

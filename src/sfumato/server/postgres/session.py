@@ -544,7 +544,7 @@ class Session(Statements):
     def _complain(self, error: SfumatoError, *, notice: bool = False) -> None:
         """An error of ours in the form of the protocol."""
         told, hint, place = self.desk.words(str(error)), "", 0
-        detail = "Nothing was spent." if error.spent is False else ""
+        detail = ""
         if isinstance(error, QueryRefused):
             told, hint = self.desk.words(error.problem), self.desk.words(error.advice)
             detail = "Nothing was spent and no row was read."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.errors import AccessDenied, SyntaxRefused
@@ -17,13 +18,13 @@ from sfumato.server.catalog.lookup import Lookup
 from sfumato.server.catalog.values import (
     BOOL,
     DATE,
+    ELEMENT,
     FLOAT4,
     FLOAT8,
     INT2,
     INT4,
     INT8,
     NUMERIC,
-    OF_KIND,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -541,13 +542,18 @@ class Statements:
             lookup, _ = await self._in_turn(self._compiled, sql, found.tree, prepared.types)
             inferred = lookup.types
         else:
-            policy, most = self.desk.database.policy, parameters.count(sql)
-            kinds = [] if found.statement is None else parameters.kinds(found.tree, most, policy)
-            lists = set() if found.statement is None else parameters.lists(found.tree)
-            inferred = [OF_KIND[kind] for kind in kinds]
-            inferred = [array_of(oid) if n in lists else oid for n, oid in enumerate(inferred, 1)]
+            inferred = await self._in_turn(self._inferred, found)
         inferred += [0] * len(prepared.types)
         prepared.types = [mine or other for mine, other in zip(prepared.types, inferred, strict=False)]
+
+    def _inferred(self, found: ParsedQuery) -> list[int]:
+        """The types of the values of a question: of what stands beside them, and text where nothing tells."""
+        if found.statement is None:
+            return []
+        known = found.statement.types(self.desk.database.policy)
+        lists, most = parameters.lists(found.tree), parameters.count(found.statement.written)
+        types = [_OF_TYPE[known[n].name] if n in known else TEXT for n in range(1, most + 1)]
+        return [array_of(oid) if n in lists else oid for n, oid in enumerate(types, 1)]
 
     async def shape_of(self, portal: Portal) -> list[ResultField] | None:
         """The columns of a portal: as they are, once it has a result."""
@@ -578,9 +584,16 @@ class Statements:
         policy, most, tree = self.desk.database.policy, parameters.count(sql), found.tree
         given: list[Any]
         if values is None:
-            samples = parameters.samples(tree, most, policy)
-            declared = (*prepared.declared, *[0] * len(samples))
-            given = [_LIKE.get(oid, each) for oid, each in zip(declared, samples, strict=False)]
+            keys, many = parameters.keys(tree, most, policy), parameters.lists(tree)
+            types = [
+                declared or oid for declared, oid in zip(prepared.declared, prepared.types, strict=False)
+            ]
+            types += [0] * (most - len(types))
+            like = [
+                _LIKE.get(ELEMENT.get(oid, oid), "a") if key is None else key
+                for key, oid in zip(keys, types, strict=False)
+            ]
+            given = [(each,) if n in many else each for n, each in enumerate(like, 1)]
         else:
             given = [plain(value) for value in values[:most]]
         assert found.statement is not None
@@ -615,9 +628,19 @@ def fits(found: list[ResultField] | None, described: list[ResultField] | None) -
     )
 
 
+_OF_TYPE: dict[str, int] = {
+    **dict.fromkeys(("int4", "int8"), INT8),
+    "numeric": NUMERIC,
+    "float8": FLOAT8,
+    "text": TEXT,
+    "boolean": BOOL,
+    "timestamp": TIMESTAMP,
+    **dict.fromkeys(("date", "timestamptz"), DATE),
+}
 # values of the types that clients give, to describe a statement with
 _LIKE: dict[int, Any] = {
-    **dict.fromkeys((FLOAT4, FLOAT8, NUMERIC), 0.5),
+    **dict.fromkeys((FLOAT4, FLOAT8), 0.5),
+    NUMERIC: Decimal("0.5"),
     **dict.fromkeys((INT2, INT4, INT8), 1),
     BOOL: True,
     DATE: datetime.date(2000, 1, 1),
