@@ -553,6 +553,7 @@ BOTH = f"(SELECT patient, s AS v FROM {PAID} UNION ALL SELECT patient, cost AS v
         ("SELECT FLOOR(cost) // 7 FROM nowhere", set()),
         ("SELECT COUNT(*) FROM visits WHERE fee > 0.28999999999999999999", {0, 1, 2}),
         ("SELECT COUNT(*) FROM visits WHERE cost > 0.28999999999999999999", set()),
+        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999999 > 0", {0, 1, 2}),
     ],
 )
 def test_a_wrong_answer_is_marked_by_how_it_was_read(sql: str, readings: set[int], tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def common(kinds: Iterable[PgType]) -> PgType:
         found = [kind for name in moments for kind in known if kind.name == name]
         return (found or known)[0]
     widest = max(known, key=lambda kind: _WIDENING.index(kind.name))
+    if widest.name == "float8" and any(kind.rounded for kind in known):
+        return PgType("float8", rounded="computed")
     if widest.name != "numeric":
         return widest
     decimals = [kind.decimals for kind in known]

@@ -36,8 +36,21 @@ from sfumato.queries.pgtypes import (
     first,
     type_of,
 )
+from sfumato.queries.reading import DIGITS
 from sfumato.queries.rows import AGGREGATES
 from sfumato.queries.syntax import Missing, Node, Text, bare
+from sfumato.queries.trees import (
+    altered,
+    anew,
+    as_whole_quotient,
+    folded,
+    held_as_double,
+    in_last_decimals,
+    is_value,
+    listed_in,
+    number_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,9 +83,16 @@ _OF_THEIR_ARGUMENT = (
     "Order",
 )
 _ONE_OF = ("Coalesce", "Nullif", "Least", "Greatest")
-_ALIKE = (*_COMPARING, *_ONE_OF, "Add", "Sub", "Mul", "Div", "IntDiv", "Mod")  # what has one type
+_ALIKE = (*_COMPARING, *_ONE_OF, "Add", "Sub", "Mul", "Div", "IntDiv", "Mod", "WidthBucket")  # of one type
+_PLACES = {  # what takes values of a type in one place
+    **{name: {"expression": INT4, "this": TEXT} for name in ("Left", "Right")},
+    "Substring": {"start": INT4, "length": INT4, "this": TEXT},
+    "Round": {"decimals": INT4, "this": PgType("numeric")},
+    "WidthBucket": {"num_buckets": INT4},
+}
 _TAKING = {  # what takes values of one type
-    **dict.fromkeys(("Left", "Right", "Substring", "WidthBucket", "Round"), INT4),
+    **dict.fromkeys(("And", "Or", "Not"), BOOLEAN),
+    **dict.fromkeys(("Abs", "Floor", "Ceil", "Sqrt", "Sign"), FLOAT8),
     **dict.fromkeys(("Like", "ILike", "StartsWith", "Contains", "Concat", "DPipe", "Lower", "Upper"), TEXT),
     **dict.fromkeys(("PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"), FLOAT8),
 }
@@ -93,10 +113,11 @@ class _Names:
     def type_of(self, name: str, table: str) -> PgType:
         for alias, columns in self.sources:
             if not table or alias.lower() == table.lower():
-                for wanted in (name, name.lower()):
-                    for column, kind in columns.items():
-                        if column == wanted or column.lower() == wanted:
-                            return kind
+                if name in columns:
+                    return columns[name]
+                for column, kind in columns.items():
+                    if column.lower() == name.lower():
+                        return kind
         return next((kind for alias, kind in self.aliases if alias.lower() == name.lower()), UNKNOWN)
 
 
@@ -132,12 +153,12 @@ class _Translation:
             first, columns = self.query(node.this, named, is_released=False)
             second, others = self.query(node.expression, named, is_released=False)
             pairs = zip(columns.items(), others.values(), strict=False)
-            return _with(node, this=first, expression=second), {
+            return altered(node, this=first, expression=second), {
                 name: common((mine, other)) for (name, mine), other in pairs
             }
         if node.kind in ("Subquery", "Paren"):
             inner, columns = self.query(node.this, named, is_released=False)
-            return self._folded(_with(node, this=inner)), columns
+            return self._folded(altered(node, this=inner)), columns
         if node.kind != "Select":
             return node, {}
         node, named = self._with(node, named)
@@ -152,13 +173,15 @@ class _Translation:
         known: set[str] = set()
         for each in clause.nodes():
             body, columns = self.query(each.this, named, is_released=False)
-            each = self._folded(_with(each, this=body))
-            if each.alias.lower() in known:
+            each = self._folded(altered(each, this=body))
+            if each.alias in known:
                 self._refuse_names(each, each.alias)
-            known.add(each.alias.lower())
+            if each.alias != each.alias.lower():  # a table or another query may have the same name but for it
+                self.text.refuse(each, "names in WITH are in lower case here", "Write it in lower case.")
+            known.add(each.alias)
             named[each.alias.lower()] = columns
             bodies.append(each)
-        return _with(node, with_=_with(clause, expressions=bodies)), named
+        return altered(node, with_=altered(clause, expressions=bodies)), named
 
     def _from(self, node: Node, named: dict[str, Columns]) -> tuple[Node, _Names]:
         """What stands in FROM, and the columns of it."""
@@ -168,7 +191,7 @@ class _Translation:
         first, names = self._source(clause.this, named)
         sources = [names]
         inner, sources = self._joins(first, named, sources)
-        node, sources = self._joins(_with(node, from_=_with(clause, this=inner)), named, sources)
+        node, sources = self._joins(altered(node, from_=altered(clause, this=inner)), named, sources)
         return node, _Names(tuple(sources))
 
     def _joins(
@@ -177,7 +200,7 @@ class _Translation:
         joins = []
         for each in node.nodes("joins"):
             right, names = self._source(each.this, named)
-            each = self._folded(_with(each, this=right))
+            each = self._folded(altered(each, this=right))
             for name in each.nodes("using"):
                 kinds = [_Names(tuple(s)).type_of(name.name, "") for s in (sources, [names])]
                 self._check_compared(name, kinds)
@@ -187,9 +210,9 @@ class _Translation:
                     self.text.refuse(name, told, "Join with ON, and say which of the columns you mean.")
             sources = [*sources, names]
             if (on := each.get("on")) is not None:
-                each = _with(each, on=self.typed(on, _Names(tuple(sources)), named)[0])
+                each = altered(each, on=self.typed(on, _Names(tuple(sources)), named)[0])
             joins.append(each)
-        return (_with(node, joins=joins), sources) if joins else (node, sources)
+        return (altered(node, joins=joins), sources) if joins else (node, sources)
 
     def _source(self, node: Node, named: dict[str, Columns]) -> tuple[Node, tuple[str, Columns]]:
         if node.kind == "Subquery":
@@ -238,7 +261,7 @@ class _Translation:
             changed["group"] = self._group(group, names, named)
         if (order := node.get("order")) is not None:
             changed["order"] = self._order(order, names, named, is_released)
-        return _with(node, **changed), columns
+        return altered(node, **changed), columns
 
     def _refuse_names(self, node: Node, name: str) -> None:
         told = f"two names differ only by upper and lower case, or not at all: {name}"
@@ -250,14 +273,14 @@ class _Translation:
         if item.kind != "Alias":
             return self.typed(item, names, named, is_released and _is_result(item))
         inner, kind = self.typed(item.this, names, named, is_released and _is_result(item))
-        return self._folded(_with(item, this=inner)), kind
+        return self._folded(altered(item, this=inner)), kind
 
     def _group(self, group: Node, names: _Names, named: dict[str, Columns]) -> Node:
         """GROUP BY; a number in it is a position."""
 
         def key(node: Node) -> Node:
             if node.kind in ("Rollup", "Cube"):
-                return _with(node, expressions=[key(each) for each in node.nodes()])
+                return altered(node, expressions=[key(each) for each in node.nodes()])
             if node.kind == "Literal":
                 return node
             found, kind = self.typed(node, names, named)
@@ -265,15 +288,17 @@ class _Translation:
                 self._refuse_rounded(node)
             return found
 
-        return _with(group, expressions=[key(each) for each in group.nodes()])
+        return altered(group, expressions=[key(each) for each in group.nodes()])
 
     def _order(self, order: Node, names: _Names, named: dict[str, Columns], is_released: bool) -> Node:
         def key(node: Node) -> Node:
             if node.this.kind == "Literal":
                 return node
-            return _with(node, this=self.typed(node.this, names, named, is_released and _is_result(node))[0])
+            return altered(
+                node, this=self.typed(node.this, names, named, is_released and _is_result(node))[0]
+            )
 
-        return _with(order, expressions=[key(each) for each in order.nodes()])
+        return altered(order, expressions=[key(each) for each in order.nodes()])
 
     # Expressions --------------------------------------------------------------------------------------
 
@@ -292,6 +317,7 @@ class _Translation:
             return self._case(node, names, named, is_released)
         parts: dict[str, Node | list[Node]] = {}
         kinds: list[PgType] = []
+        children: list[Node] = []
         inner = is_released and node.kind not in AGGREGATES and node.kind not in ("Filter", "WithinGroup")
         for name, value in node.arguments.items():
             listed = value if isinstance(value, list) else [value] if isinstance(value, Node) else []
@@ -300,11 +326,17 @@ class _Translation:
                 made = [each for each, _ in typed]
                 parts[name] = made if isinstance(value, list) else made[0]
                 kinds += [kind for _, kind in typed]
-        node = self._folded(_with(node, **parts))
+                children += listed
+        node = self._folded(altered(node, **parts))
+        for name, kind in _PLACES.get(node.kind, {}).items():
+            self._give(Node("", {"": node.arguments.get(name, "")}), kind)
         if node.kind in _ALIKE:
-            self._give(node, common(kinds))
+            alike = common(kinds)
+            self._give(node, alike)
+            kinds = [alike if is_value(each) else kind for each, kind in zip(children, kinds, strict=True)]
         elif (wanted := _TAKING.get(node.kind)) is not None:
             self._give(node, wanted)
+        self._check_digits(node, children)
         rule = _RULES.get(node.kind)
         if rule is not None:
             return rule(self, node, kinds, is_released)
@@ -330,7 +362,7 @@ class _Translation:
             then, value = typed(each["true"])
             compared.append(kind)
             values.append(value)
-            branches.append(_with(each, this=when, true=then))
+            branches.append(altered(each, this=when, true=then))
         changed["ifs"] = branches
         if (default := node.get("default")) is not None:
             changed["default"], kind = typed(default)
@@ -340,13 +372,30 @@ class _Translation:
             self._give(Node("", {"all": [subject, *(each.this for each in branches)]}), common(compared))
         thens = [each["true"] for each in branches] + ([] if default is None else [default])
         self._give(Node("", {"all": thens}), common(values))
-        return _with(node, **changed), common(values)
+        return altered(node, **changed), common(values)
+
+    def _check_digits(self, node: Node, children: list[Node]) -> None:
+        """Refuse decimals of more digits than a double tells apart, unless they are made doubles."""
+        is_double = node.kind == "Cast" and node["to"].text() == "DOUBLE"
+        if is_double or node.kind in ("Neg", "Paren"):
+            return
+        for each in children:
+            number = number_of(each)
+            if (
+                number is not None
+                and number != int(number)
+                and len(number.normalize().as_tuple().digits) > DIGITS
+            ):
+                told = "this number has more digits than are computed with"
+                self.text.refuse(
+                    each, told, f"Write at most {DIGITS} digits, or CAST(... AS DOUBLE PRECISION)."
+                )
 
     def _give(self, node: Node, kind: PgType) -> None:
         """Values that stand in a node have this type, unless more is known."""
         for value in node.arguments.values():
             for each in value if isinstance(value, list) else [value]:
-                for one in _listed(each) if isinstance(each, Node) else ():
+                for one in listed_in(each) if isinstance(each, Node) else ():
                     if one.kind == "Placeholder" and one.name.isdecimal() and kind.name:
                         self.given.setdefault(int(one.name), kind)
 
@@ -370,7 +419,7 @@ class _Translation:
             return node, INT4 if size < 1 << 31 else INT8 if size < 1 << 63 else WHOLE
         if re.fullmatch(r"(\d{1,40}(\.\d{0,40})?|\.\d{1,40})[eE][+-]?\d{1,2}", written):
             plain = format(Decimal(written), "f")
-            node = _with(node, this=plain if "." in plain else f"{plain}.")
+            node = altered(node, this=plain if "." in plain else f"{plain}.")
         scale = len(node.text().partition(".")[2].rstrip("0"))
         return node, PgType("numeric", scale)
 
@@ -379,33 +428,33 @@ class _Translation:
         changed: dict[str, Node | list[Node]] = {}
         for name, value in node.arguments.items():
             if isinstance(value, Node) and value.kind in ("Identifier", "TableAlias"):
-                changed[name] = _lower(value)
+                changed[name] = folded(value)
             elif isinstance(value, list) and any(each.kind == "Identifier" for each in value):
-                changed[name] = [_lower(each) for each in value]
-        return _with(node, **changed) if changed else node
+                changed[name] = [folded(each) for each in value]
+        return altered(node, **changed) if changed else node
 
     # Rules --------------------------------------------------------------------------------------------
 
     def divided(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a / b: of integers an integer."""
-        first, second = (*kinds, UNKNOWN, UNKNOWN)[:2]
-        if first.is_whole and second.is_whole:
+        one, other = (*kinds, UNKNOWN, UNKNOWN)[:2]
+        if one.is_whole and other.is_whole:
             if is_released:
                 self.text.refuse(
                     node,
                     "in PostgreSQL, dividing integers drops the fraction, so this would not be a ratio",
                     "Multiply by 1.0 first, as in: 1.0 * COUNT(x) / COUNT(*)",
                 )
-            return _made(node, "IntDiv", this=node.this, expression=node.expression), common(kinds)
-        if "float8" in (first.name, second.name) or "" in (first.name, second.name):
-            return node, FLOAT8 if "float8" in (first.name, second.name) else UNKNOWN
+            return anew(node, "IntDiv", this=node.this, expression=node.expression), common(kinds)
+        if "float8" in (one.name, other.name) or "" in (one.name, other.name):
+            return node, common((one, other)) if "float8" in (one.name, other.name) else UNKNOWN
         if is_released:
-            is_rounded = first.rounded or second.rounded
+            is_rounded = one.rounded or other.rounded
             return node, PgType("numeric", rounded="computed" if is_rounded else "divided")
-        scales = first.decimals, second.decimals
-        if scales[0] is None or scales[1] is None or first.rounded or second.rounded:
+        scales = one.decimals, other.decimals
+        if scales[0] is None or scales[1] is None or one.rounded or other.rounded:
             return node, PgType("numeric", rounded="computed")
-        return _scaled(node, max(scales[0], scales[1])), PgType("numeric", rounded="divided")
+        return as_whole_quotient(node, max(scales[0], scales[1])), PgType("numeric", rounded="divided")
 
     def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a + b, a - b, a * b, a % b, a // b."""
@@ -429,8 +478,8 @@ class _Translation:
             self._check_compared(node, kinds)
         found = common(kinds)
         if node.kind == "Nullif" and found.name == "float8" != first(kinds).name:
-            target = _made(node, "DataType", this="DOUBLE", nested=False)
-            return _made(node, "Cast", this=node, to=target), found
+            target = anew(node, "DataType", this="DOUBLE", nested=False)
+            return anew(node, "Cast", this=node, to=target), found
         return node, found
 
     def either(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
@@ -443,13 +492,13 @@ class _Translation:
         found = common(kinds[:3])
         if found.name != "numeric" or not all(given):
             return node, INT4
-        ends = [_number(each) for each in given[1:] if each is not None]
+        ends = [number_of(each) for each in given[1:] if each is not None]
         scales = [kind.decimals for kind in kinds[:3]]
         if None in scales or None in ends or found.rounded:
             self._refuse_rounded(node)
         scale = max(each or 0 for each in scales)
-        low, high = (_written(node, (end or 0) * 10**scale) for end in ends)
-        return _with(node, this=_times(node.this, scale), min_value=low, max_value=high), INT4
+        low, high = (written(node, (end or 0) * 10**scale) for end in ends)
+        return altered(node, this=in_last_decimals(node.this, scale), min_value=low, max_value=high), INT4
 
     def same(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """The type of what it is made of: the last part, if an ORDER BY stands in it."""
@@ -467,13 +516,12 @@ class _Translation:
         if kind.name in ("float8", ""):
             return node, kind
         if is_released:
-            return node, PgType("numeric", rounded="divided")
+            return node, PgType("numeric")
         return node, PgType("numeric", rounded="computed" if kind.rounded or kind.decimals else "divided")
 
     def spread(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """VARIANCE, STDDEV: numeric, unless of doubles."""
-        is_double = first(kinds).name in ("float8", "")
-        return node, FLOAT8 if is_double else PgType("numeric", rounded="divided")
+        return node, FLOAT8 if first(kinds).name in ("float8", "") else PgType("numeric")
 
     def rounded_down(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """FLOOR and CEIL: of a numeric a numeric, else a double."""
@@ -497,17 +545,17 @@ class _Translation:
         if kind.name == "numeric":
             return node, WHOLE
         if is_released:
-            return (node if kind.is_whole else _with(node, even=True)), FLOAT8
+            return (node if kind.is_whole else altered(node, even=True)), FLOAT8
         if kind.is_whole:
-            return _double(node.this), FLOAT8
-        whole = _made(node, "DataType", this="BIGINT", nested=False)
-        return _double(_made(node, "Cast", this=node.this, to=whole)), FLOAT8
+            return held_as_double(node.this), FLOAT8
+        whole = anew(node, "DataType", this="BIGINT", nested=False)
+        return held_as_double(anew(node, "Cast", this=node.this, to=whole)), FLOAT8
 
     def signed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         kind = first(kinds)
         if kind.rounded == "computed":
             self._refuse_rounded(node)
-        return (node, WHOLE) if kind.name == "numeric" else (_double(node), FLOAT8)
+        return (node, WHOLE) if kind.name == "numeric" else (held_as_double(node), FLOAT8)
 
     def root(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         kind = first(kinds)
@@ -532,8 +580,8 @@ class _Translation:
 
     def trimmed(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
         """TRIM takes away blanks, and not the spaces of other scripts."""
-        blank = _made(node, "Literal", this=" ", is_string=True)
-        return (node if node.get("expression") is not None else _with(node, expression=blank)), TEXT
+        blank = anew(node, "Literal", this=" ", is_string=True)
+        return (node if node.get("expression") is not None else altered(node, expression=blank)), TEXT
 
     def part(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """EXTRACT(part FROM x), a numeric, and DATE_PART('part', x), a double."""
@@ -544,7 +592,7 @@ class _Translation:
                 "PostgreSQL gives seconds with their fraction",
                 "For whole seconds write: SECOND(x)",
             )
-        return (node, WHOLE) if node.kind == "Extract" else (_double(node), FLOAT8)
+        return (node, WHOLE) if node.kind == "Extract" else (held_as_double(node), FLOAT8)
 
     def named(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """A function that the parser does not know."""
@@ -561,7 +609,7 @@ class _Translation:
 
     def ordered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """ORDER BY in WITHIN GROUP, where there are no NULLs."""
-        return _with(node, nulls_first=None), first(kinds)
+        return altered(node, nulls_first=None), first(kinds)
 
     def filtered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         return node, first(kinds)
@@ -570,7 +618,7 @@ class _Translation:
         """x IS NOT NULL is one node there."""
         if not node.arguments.get("negate"):
             return node, BOOLEAN
-        return _made(node, "Not", this=_with(node, negate=None)), BOOLEAN
+        return anew(node, "Not", this=altered(node, negate=None)), BOOLEAN
 
     def counted(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """COUNT(DISTINCT x) compares its values."""
@@ -591,9 +639,10 @@ class _Translation:
         given = [each.text() or each.name for each in target.nodes()]
         match target.text():
             case "DOUBLE" if not given or (given[0].isdecimal() and int(given[0]) > SINGLE):
-                return _with(node, to=_with(target, expressions=None)), FLOAT8
+                rounded = "" if is_released else kind.rounded
+                return altered(node, to=altered(target, expressions=None)), replace(FLOAT8, rounded=rounded)
             case "FLOAT" | "DOUBLE" if is_released:
-                return _with(node, to=_with(target, expressions=None)), FLOAT8
+                return altered(node, to=altered(target, expressions=None)), FLOAT8
             case "FLOAT" | "DOUBLE":
                 told = "PostgreSQL computes with REAL in single precision"
                 self.text.refuse(node, told, "Write: CAST(x AS DOUBLE PRECISION)")
@@ -603,11 +652,11 @@ class _Translation:
                 return self._to_integer(node, kind, INT8 if name == "BIGINT" else INT4)
             case "VARCHAR" | "TEXT" as name:
                 self._check_text(node, kind)
-                node = _with(node, to=_with(target, expressions=None))
+                node = altered(node, to=altered(target, expressions=None))
                 if not given:
                     return node, TEXT
-                count = _made(node, "Literal", this=given[0], is_string=False)
-                return _made(node, "Left", this=node, expression=count), TEXT
+                count = anew(node, "Literal", this=given[0], is_string=False)
+                return anew(node, "Left", this=node, expression=count), TEXT
             case "CHAR" | "BPCHAR" | "NCHAR":
                 self.text.refuse(node, "CHAR cuts and pads texts in PostgreSQL", "Write: LEFT(x, 3)")
             case "DATE":
@@ -628,9 +677,9 @@ class _Translation:
         scale = 0 if len(given) == 1 else int(given[1]) if len(given) == 2 and given[1].isdecimal() else None
         if is_released:
             if not given or scale is None:
-                return _made(node, "Paren", this=node.this), PgType("numeric")
-            digits = _made(node, "Literal", this=str(scale), is_string=False)
-            return _made(node, "Round", this=node.this, decimals=digits), PgType("numeric")
+                return anew(node, "Paren", this=node.this), PgType("numeric")
+            digits = anew(node, "Literal", this=str(scale), is_string=False)
+            return anew(node, "Round", this=node.this, decimals=digits), PgType("numeric")
         if kind.name == "float8":
             self.text.refuse(
                 node,
@@ -642,7 +691,7 @@ class _Translation:
             if not is_plain:
                 return node, PgType("numeric")
             found = kind if kind.name == "numeric" else WHOLE
-            return _made(node, "Paren", this=node.this), found
+            return anew(node, "Paren", this=node.this), found
         if kind.rounded:
             self._refuse_rounded(node)
         return node, PgType("numeric", scale)
@@ -652,7 +701,7 @@ class _Translation:
         if kind.rounded == "computed":
             self._refuse_rounded(node)
         if kind.rounded:
-            return _with(node, this=_made(node, "Round", this=node.this)), target
+            return altered(node, this=anew(node, "Round", this=node.this)), target
         return node, target
 
     def _check_text(self, node: Node, kind: PgType) -> None:
@@ -674,9 +723,9 @@ class _Translation:
             return
         if any(kind.rounded == "computed" for kind in rounded) or len(rounded) > 1:
             self._refuse_rounded(node)
-        if any(kind.name == "float8" for kind in kinds):
-            self._refuse_rounded(node)
         others = [kind for kind in kinds if kind.name and not kind.rounded]
+        if any(kind.name == "float8" for kind in (*others, *rounded) if len(rounded) > 1 or kind in others):
+            self._refuse_rounded(node)
         if any(kind.decimals is None or kind.decimals > EXACT_DECIMALS for kind in others):
             self._refuse_rounded(node)
 
@@ -684,7 +733,7 @@ class _Translation:
         self.text.refuse(
             node,
             "PostgreSQL rounds a quotient of decimals to digits of its own, and here they would matter",
-            "Divide last, or divide doubles: CAST(a AS DOUBLE PRECISION) / b.",
+            "Divide last, or use doubles: CAST(a AS DOUBLE PRECISION) / b.",
         )
 
 
@@ -718,78 +767,8 @@ _RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node,
 }
 
 
-def _with(node: Node, **changed: Node | list[Node] | str | bool | None) -> Node:
-    """The same node with other arguments; None leaves one out."""
-    if not changed:
-        return node
-    arguments = {name: value for name, value in {**node.arguments, **changed}.items() if value is not None}
-    return Node(node.kind, arguments, node.start, node.end, node.called)
-
-
-def _made(node: Node, kind: str, **arguments: Node | list[Node] | str | bool) -> Node:
-    """Another node in the place of one."""
-    start, end = node.span or (-1, 0)
-    return Node(kind, arguments, start, end - 1, node.called)
-
-
-def _lower(node: Node) -> Node:
-    if node.kind == "TableAlias":
-        return _with(node, this=_lower(node.this)) if node.get("this") is not None else node
-    is_plain = node.kind == "Identifier" and not node.arguments.get("quoted")
-    folded = "".join(letter.lower() if letter.isascii() else letter for letter in node.name)
-    return _with(node, this=folded) if is_plain else node
-
-
 def _columns(table: DeclaredTable | None) -> Columns:
     return {} if table is None else {column.name: type_of(column) for column in table.columns}
-
-
-def _scaled(node: Node, scale: int) -> Node:
-    """a / b as a quotient of whole numbers, which a double holds: 0.3 / 3 is (0.3 * 10) / (3 * 10)."""
-    if not scale:
-        return node
-    return _with(node, this=_times(node.this, scale), expression=_times(node.expression, scale))
-
-
-def _times(node: Node, scale: int) -> Node:
-    """A decimal in units of its last one."""
-    if not scale:
-        return node
-    ten = _made(node, "Literal", this=str(10**scale), is_string=False)
-    product = _made(node, "Mul", this=_made(node, "Paren", this=node), expression=ten)
-    return _made(node, "Paren", this=product)
-
-
-def _double(node: Node) -> Node:
-    """A whole number that PostgreSQL holds in a double: FLOOR leaves it as it is, and tells the reader so."""
-    return _made(node, "Floor", this=node)
-
-
-def _number(node: Node) -> Decimal | None:
-    """The number that is written there, if one is."""
-    inner, sign = bare(node), 1
-    if inner.kind == "Neg":
-        inner, sign = bare(inner.this), -1
-    is_number = inner.kind == "Literal" and not inner.arguments.get("is_string")
-    return sign * Decimal(inner.text()) if is_number else None
-
-
-def _written(node: Node, number: Decimal) -> Node:
-    """A whole number as a literal."""
-    found = _made(node, "Literal", this=str(abs(int(number))), is_string=False)
-    return _made(node, "Neg", this=found) if number < 0 else found
-
-
-def _listed(node: Node) -> list[Node]:
-    """The values that ANY (ARRAY[...]) lists, or that stands in it; any other node itself."""
-    inner = node
-    while inner.get("this") is not None and (
-        inner.kind in ("Any", "All", "Paren") or (inner.kind == "Cast" and inner["to"].text() == "ARRAY")
-    ):
-        inner = inner.this
-    if inner.kind == "Anonymous" and inner.name.upper() in ("ALL", "SOME"):
-        return [each for one in inner.nodes() for each in _listed(one)]
-    return inner.nodes() if inner.kind == "Array" else [inner]
 
 
 def _is_result(node: Node) -> bool:

@@ -88,6 +88,7 @@ class Reader:
 
     text: Text
     repaired: set[str] = field(default_factory=set)  # what in it once was read otherwise, and wrongly
+    cut: set[Constant] = field(default_factory=set)  # literals of more digits than their doubles have
 
     # Names --------------------------------------------------------------------------------------------
 
@@ -120,6 +121,9 @@ class Reader:
             found = call(function, *arguments)
         except Unusable as reason:
             self.text.unusable(reason, node)
+        if found.domain.decimals is not None and any(each in self.cut for each in arguments):
+            told = "a number has more digits than are computed with"
+            self.text.unusable(Misread(told, f"Write at most {DIGITS} digits."), node)
         if function == "%" and self.text.reading == 1:
             found = replace(found, domain=replace(found.domain, held=""))
         if (repair := once_wrong(found)) is not None:
@@ -347,7 +351,10 @@ class Reader:
                 self.text.refuse(node, "that number is too large", "Stay below 2^62.")
             return constant(int(number), "integer")
         decimals = re.fullmatch(r"\d*\.(\d*)", node.text())  # with an exponent it is a double
-        return constant(float(number), "number", None if decimals is None else len(decimals[1]))
+        found = constant(float(number), "number", None if decimals is None else len(decimals[1]))
+        if decimals is not None and Fraction(repr(found.value)) != number:
+            self.cut.add(found)
+        return found
 
     def plain(self, node: Node) -> str:
         """A text literal."""

@@ -122,6 +122,10 @@ def replaced(sql: str, put: Callable[[int], str]) -> str:
 def _check_words(sql: str, dialect: Dialect) -> None:
     if VALUE in sql.lower():
         raise SyntaxRefused(f"names cannot begin with {VALUE}", "Take another name.", sql=sql)
+    for number, start, end in values_of(sql) if dialect == "postgres" else ():
+        if start and (sql[start - 1].isalnum() or sql[start - 1] == "_"):
+            told = f"${number} stands directly after a word"
+            raise SyntaxRefused(told, "Put a space between them.", sql=sql, span=(start, end))
     for pattern, problem, advice in _NOT_IN_POSTGRES if dialect == "postgres" else ():
         if (found := _outside_of_quotes(pattern, sql)) is not None:
             raise SyntaxRefused(problem, advice, sql=sql, span=found)
