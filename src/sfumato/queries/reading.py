@@ -121,7 +121,8 @@ class Reader:
             found = call(function, *arguments)
         except Unusable as reason:
             self.text.unusable(reason, node)
-        if found.domain.decimals is not None and any(each in self.cut for each in arguments):
+        others = [each.domain.decimals for each in arguments if each.domain.numeric and each not in self.cut]
+        if others and None not in others and any(each in self.cut for each in arguments):  # SQL is exact here
             told = "a number has more digits than are computed with"
             self.text.unusable(Misread(told, f"Write at most {DIGITS} digits."), node)
         if function == "%" and self.text.reading == 1:
@@ -352,8 +353,9 @@ class Reader:
             return constant(int(number), "integer")
         decimals = re.fullmatch(r"\d*\.(\d*)", node.text())  # with an exponent it is a double
         found = constant(float(number), "number", None if decimals is None else len(decimals[1]))
-        if decimals is not None and Fraction(repr(found.value)) != number:
-            self.cut.add(found)
+        digits = node.text().replace(".", "").strip("0")
+        if decimals is not None and len(digits) > DIGITS + 2 and Fraction(repr(found.value)) != number:
+            self.cut.add(found)  # with one or two more it may be a double, written out
         return found
 
     def plain(self, node: Node) -> str:
