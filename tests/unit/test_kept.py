@@ -554,6 +554,14 @@ BOTH = f"(SELECT patient, s AS v FROM {PAID} UNION ALL SELECT patient, cost AS v
         ("SELECT COUNT(*) FROM visits WHERE fee > 0.28999999999999999999", {0, 1, 2}),
         ("SELECT COUNT(*) FROM visits WHERE cost > 0.28999999999999999999", set()),
         ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999999 > 0", {0, 1, 2}),
+        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999 > 0", {0, 1, 2}),
+        ("SELECT COUNT(*) FROM visits WHERE FLOOR(fee * 0.3333333333333333) = 1", {0, 1, 2}),
+        ("SELECT COUNT(*) FROM visits WHERE cost * 0.3333333333333333 > 1", set()),
+        ("SELECT COUNT(*) FROM visits WHERE fee * CAST(0.3333333333333333 AS DOUBLE) > 1", set()),
+        ("SELECT SUM(fee * 0.3333333333333333) FROM visits", set()),
+        ("SELECT SUM(FLOOR(fee * 0.3333333333333333)) FROM visits", {0, 1, 2}),
+        ("SELECT SUM(fee) FROM visits WHERE fee * (0.3333333333333333 + 1) > 1", {0, 1, 2}),
+        ("SELECT COUNT(DISTINCT fee * 0.3333333333333333) FROM visits", {0, 1, 2}),
     ],
 )
 def test_a_wrong_answer_is_marked_by_how_it_was_read(sql: str, readings: set[int], tmp_path: Path) -> None:

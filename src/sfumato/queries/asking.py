@@ -123,7 +123,7 @@ class _Asking:
         if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
             self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
         outputs = self.outputs()
-        return Plan(
+        plan = Plan(
             relation=relation,
             keys=self.keys,
             measures=self.rewriting.measures,
@@ -135,6 +135,8 @@ class _Asking:
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
         )
+        self.reader.check_digits(plan)
+        return plan
 
     def rewritten(self, aggregates: dict[Aggregate, Node], relation: Relation, size: int) -> Rewriting:
         try:

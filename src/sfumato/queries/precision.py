@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.relations import Folded
 
+    _Use = tuple[Scalar | str, bool]
+
 # What moves by little when an argument does
 _SMOOTH = {
     *("+", "-", "*", "/", "negate", "abs", "sqrt", "least", "greatest", "coalesce", "clamp"),
@@ -46,48 +48,60 @@ def is_fine(fold: Folded) -> bool:
 
 def deciding(plan: Plan) -> frozenset[str]:
     """The columns whose last digits decide about something."""
-    found = _decided((key.expression for key in plan.keys), True)
+    return frozenset(each for each, decisive in _uses(plan) if decisive and isinstance(each, str))
+
+
+def decides(plan: Plan, found: Scalar) -> bool:
+    """Whether the last digits of an expression decide about something, or nothing is known about it."""
+    uses = _uses(plan)
+    return (found, True) in uses or (found, False) not in uses
+
+
+def _uses(plan: Plan) -> set[_Use]:
+    """The columns and expressions of a question, each with whether it decides."""
+    found = _of_values((key.expression for key in plan.keys), True)
     for aggregate in plan.wanted:
-        found |= _decided(aggregate.values, aggregate.name in ("distinct", "mode"))
+        found |= _of_values(aggregate.values, aggregate.name in ("distinct", "mode"))
     if not plan.wanted:
-        found |= _decided(plan.measured, True)
+        found |= _of_values(plan.measured, True)
     pending = [plan.relation]
     while pending:  # what a relation is made of comes after it
         match pending.pop():
             case Where(inner, condition):
-                found |= _decided([condition], False)
+                found |= _of_values([condition], False)
                 pending.append(inner)
             case Join(_, left, right, on):
-                found |= _decided([] if on is None else [on], False)
+                found |= _of_values([] if on is None else [on], False)
                 pending += (left, right)
             case Among(inner, value, other, other_value):
-                found |= _decided((each for each in (value, other_value) if each is not None), True)
+                found |= _of_values((each for each in (value, other_value) if each is not None), True)
                 pending += (inner, other)
             case Union(number, parts):
                 for inner, columns in parts:
                     for i, each in enumerate(columns):
-                        found |= _decided([each], f"t{number}.{i}" in found)
+                        found |= _of_values([each], (f"t{number}.{i}", True) in found)
                     pending.append(inner)
             case Fold(number, inner, by, folds):
-                found |= _decided(by, True)
+                found |= _of_values(by, True)
                 for i, fold in enumerate(folds):
                     if fold.value is not None and fold.function != "count":
-                        decides = fold.function == "distinct" or f"t{number}.{i}" in found
-                        found |= _decided([fold.value], decides)
+                        decisive = fold.function == "distinct" or (f"t{number}.{i}", True) in found
+                        found |= _of_values([fold.value], decisive)
                 pending.append(inner)
-    return frozenset(found)
+    return found
 
 
-def _decided(values: Iterable[Scalar], decides: bool) -> set[str]:
-    """The columns that decide in some values: all of them, where the values do."""
-    found: set[str] = set()
-    pending = [(each, decides) for each in values]
+def _of_values(values: Iterable[Scalar], decisive: bool) -> set[_Use]:
+    """The columns and expressions in some values: all of them decide, where the values do."""
+    found: set[_Use] = set()
+    pending = [(each, decisive) for each in values]
     while pending:
         each, is_decisive = pending.pop()
-        if isinstance(each, Field) and is_decisive:
-            found.add(each.name)
+        if isinstance(each, Field):
+            found.add((each.name, is_decisive))
         if not isinstance(each, Call):
             continue
+        found.add((each, is_decisive))
         match each.function, each.arguments:
             case "is null", arguments:
                 pending += [(one, False) for one in arguments]  # whether there is a value, not which

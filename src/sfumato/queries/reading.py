@@ -23,10 +23,12 @@ from sfumato.queries.expressions import (
     evaluate,
 )
 from sfumato.queries.functions import PARTS, UNITS, apply
+from sfumato.queries.precision import decides
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
+    from sfumato.queries.plan import Plan
     from sfumato.queries.relations import Relation
 
 DIGITS = 15  # of a decimal that its double tells from all others
@@ -89,6 +91,7 @@ class Reader:
     text: Text
     repaired: set[str] = field(default_factory=set)  # what in it once was read otherwise, and wrongly
     cut: set[Constant] = field(default_factory=set)  # literals of more digits than their doubles have
+    doubted: dict[Scalar, Node] = field(default_factory=dict)  # what is computed exactly with one, and where
 
     # Names --------------------------------------------------------------------------------------------
 
@@ -123,13 +126,20 @@ class Reader:
             self.text.unusable(reason, node)
         others = [each.domain.decimals for each in arguments if each.domain.numeric and each not in self.cut]
         if others and None not in others and any(each in self.cut for each in arguments):  # SQL is exact here
-            told = "a number has more digits than are computed with"
-            self.text.unusable(Misread(told, f"Write at most {DIGITS} digits."), node)
+            self.doubted[found] = node
         if function == "%" and self.text.reading == 1:
             found = replace(found, domain=replace(found.domain, held=""))
         if (repair := once_wrong(found)) is not None:
             self.repaired.add(repair)
         return found
+
+    def check_digits(self, plan: Plan) -> None:
+        """Refuse a number of more digits than are computed with, where the last ones decide."""
+        for found, node in self.doubted.items():
+            if decides(plan, found):
+                told = "a number has more digits than are computed with"
+                advice = f"Write at most {DIGITS} digits, or make it a double: 0.3333333333333333e0"
+                self.text.unusable(Misread(told, advice), node)
 
     # Values -------------------------------------------------------------------------------------------
 
@@ -320,6 +330,7 @@ class Reader:
             digits = self.decimals(target)
             exact = evaluate(literal, None)
             return constant(float(apply("to decimal", [exact, digits])), "number", digits)
+        self.cut.discard(literal)  # as a double it is what it should be
         single = target.text() == "FLOAT"
         number = float(apply("to single", [value])) if single else float(value)
         if math.isinf(number):
@@ -354,8 +365,8 @@ class Reader:
         decimals = re.fullmatch(r"\d*\.(\d*)", node.text())  # with an exponent it is a double
         found = constant(float(number), "number", None if decimals is None else len(decimals[1]))
         digits = node.text().replace(".", "").strip("0")
-        if decimals is not None and len(digits) > DIGITS + 2 and Fraction(repr(found.value)) != number:
-            self.cut.add(found)  # with one or two more it may be a double, written out
+        if decimals is not None and len(digits) > DIGITS and found.domain.scale is None:
+            self.cut.add(found)
         return found
 
     def plain(self, node: Node) -> str:
