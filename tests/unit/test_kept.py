@@ -537,7 +537,7 @@ BOTH = f"(SELECT patient, s AS v FROM {PAID} UNION ALL SELECT patient, cost AS v
     [
         ("SELECT COUNT(*) FROM visits WHERE CAST(FLOOR(cost) AS VARCHAR) = '2'", {0, 1, 2}),
         ("SELECT SUM(FLOOR(cost) // 7) FROM visits", {0, 1, 2}),
-        ("SELECT SUM(FLOOR(cost) // 7) -- by week FROM visits WHERE urgent", {0, 1, 2}),
+        ("SELECT SUM(FLOOR(cost) // 7) -- by week FROM visits WHERE urgent", {0, 1, 2, 3}),
         ("batch of 2: SELECT COUNT(*) FROM visits; SELECT SUM(FLOOR(cost) // 7) FROM visits", {0, 1, 2}),
         ("SELECT SUM(FLOOR(COALESCE(fee, 0) * 100)) FROM visits", {0, 1}),
         (f"SELECT COUNT(*) FROM {PAID} WHERE s >= 19.99", {0, 1, 2}),
@@ -551,17 +551,20 @@ BOTH = f"(SELECT patient, s AS v FROM {PAID} UNION ALL SELECT patient, cost AS v
         ("SELECT SUM(FLOOR(cost)) FROM visits WHERE note = 'FLOOR(cost) // 7'", set()),
         ("SELECT SUM(CAST(FLOOR(cost) AS INTEGER) // 7) FROM visits", set()),
         ("SELECT FLOOR(cost) // 7 FROM nowhere", set()),
-        ("SELECT COUNT(*) FROM visits WHERE fee > 0.28999999999999999999", {0, 1, 2}),
+        ("SELECT COUNT(*) FROM visits WHERE fee > 0.28999999999999999999", {0, 1, 2, 3}),
         ("SELECT COUNT(*) FROM visits WHERE cost > 0.28999999999999999999", set()),
-        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999999 > 0", {0, 1, 2}),
-        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999 > 0", {0, 1, 2}),
-        ("SELECT COUNT(*) FROM visits WHERE FLOOR(fee * 0.3333333333333333) = 1", {0, 1, 2}),
+        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999999 > 0", {0, 1, 2, 3}),
+        ("SELECT COUNT(*) FROM visits WHERE fee - 0.28999999999999999 > 0", {0, 1, 2, 3}),
+        ("SELECT COUNT(*) FROM visits WHERE FLOOR(fee * 0.3333333333333333) = 1", {0, 1, 2, 3}),
         ("SELECT COUNT(*) FROM visits WHERE cost * 0.3333333333333333 > 1", set()),
         ("SELECT COUNT(*) FROM visits WHERE fee * CAST(0.3333333333333333 AS DOUBLE) > 1", set()),
         ("SELECT SUM(fee * 0.3333333333333333) FROM visits", set()),
-        ("SELECT SUM(FLOOR(fee * 0.3333333333333333)) FROM visits", {0, 1, 2}),
-        ("SELECT SUM(fee) FROM visits WHERE fee * (0.3333333333333333 + 1) > 1", {0, 1, 2}),
-        ("SELECT COUNT(DISTINCT fee * 0.3333333333333333) FROM visits", {0, 1, 2}),
+        ("SELECT SUM(FLOOR(fee * 0.3333333333333333)) FROM visits", {0, 1, 2, 3}),
+        ("SELECT SUM(fee) FROM visits WHERE fee * (0.3333333333333333 + 1) > 1", {0, 1, 2, 3}),
+        ("SELECT COUNT(DISTINCT fee * 0.3333333333333333) FROM visits", {0, 1, 2, 3}),
+        ("SELECT COUNT(*) FROM visits WHERE fee * 1000000000000 > fee * 1000000000000 - 0.01", {0, 1, 2, 3}),
+        ("SELECT COUNT(*) FROM visits WHERE fee * 1000000000000 IN (29.0)", {0, 1, 2, 3}),
+        ("SELECT SUM(fee * 1000000000000) FROM visits", {0}),
     ],
 )
 def test_a_wrong_answer_is_marked_by_how_it_was_read(sql: str, readings: set[int], tmp_path: Path) -> None:
@@ -569,7 +572,7 @@ def test_a_wrong_answer_is_marked_by_how_it_was_read(sql: str, readings: set[int
     entry = next(each for each in database.ledger.history() if each.kind == "charge")
     found = {
         reading
-        for reading in range(4)
+        for reading in range(5)
         if was_wrong(replace(entry, question=sql, reading=reading, redeemed=True), database.names)
     }
     assert found == readings

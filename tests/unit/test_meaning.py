@@ -687,6 +687,48 @@ def test_the_engine_says_the_same(edges: Clean, sql: str) -> None:
     assert tally.compared, "nothing was compared"
 
 
+WIDE = "m * 10000000000000"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"{WIDE} > {WIDE} - 0.01",
+        f"{WIDE} = {WIDE} + 0.001",
+        f"{WIDE} <> {WIDE} + 0.001",
+        f"{WIDE} <= n",
+        f"{WIDE} IN (0, 10000000000000)",
+        f"NOT {WIDE} + 0.001 IN (10000000000000, 20000000000000.0)",
+        f"{WIDE} BETWEEN 0.001 AND 10000000000000",
+        f"CAST({WIDE} AS DOUBLE) > x",
+        f"{WIDE} IS NULL",
+        f"FLOOR({WIDE} + 0.001) > 0",
+    ],
+)
+def test_decimals_of_many_digits_are_compared_exactly(edges: Clean, condition: str) -> None:
+    tally = Tally()
+    assert not edges.differences(f"SELECT COUNT(*) FROM t WHERE {condition}", tally)
+    assert tally.compared, tally.reasons
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT COUNT(*) FROM t WHERE COALESCE({WIDE}, 0) > 1",
+        f"SELECT COUNT(*) FROM t WHERE LEAST({WIDE}, 0.001) = 0.001",
+        f"SELECT COUNT(*) FROM t WHERE CASE WHEN n > 0 THEN {WIDE} ELSE 0 END > 1",
+        f"SELECT COUNT(*) FROM t WHERE NULLIF({WIDE}, 5) > 1",
+        f"SELECT COUNT(*) FROM t WHERE ROUND({WIDE}, 1) > 1",
+        f"SELECT COUNT(DISTINCT {WIDE}) FROM t",
+        "SELECT COUNT(*) FROM t WHERE m * 0.3333333333333333 > 1",
+    ],
+)
+def test_where_digits_that_doubles_lose_decide_it_is_refused(edges: Clean, sql: str) -> None:
+    tally = Tally()
+    assert not edges.differences(sql, tally)
+    assert "more digits than are computed with" in str(tally.reasons)
+
+
 @pytest.mark.parametrize("sql", ONCE_WRONG)
 def test_what_was_once_wrong_is_right_or_refused(edges: Clean, sql: str) -> None:
     """Refused would be honest as well; a wrong number is not."""

@@ -156,7 +156,7 @@ class Question(Asked):
         if self.policy is None or self.statement is None:
             return self.plan
         fitting = resolve(self.policy, self.declared, self.query.asked, is_former=True)
-        return self.statement.plan(fitting, former.measures, reading=notation.READING - 1)
+        return self.statement.plan(fitting, former.measures, reading=former.READING)
 
     @property
     def meaning(self) -> list[Any]:

@@ -32,15 +32,16 @@ VERSION = "0.2.0"  # in which readings were repaired
 WRONG = f"answered under a reading repaired in version {VERSION}"
 # what a text holds if it may be one of them, by the reading it was asked under: to read all of them again
 # would take long
-LONG_NUMBERS = r"\d[\d.]{15}"
+LONG_NUMBERS = r"\d[\d.]{15}|[-+*]"  # a product may have more digits than its parts
 SUMS_AND_FLOORS = rf"{LONG_NUMBERS}|floor|ceil|select\b.*\bselect\b.*(sum|avg)|(sum|avg)\b.*\bselect\b"
 SUSPECTS = {
     0: re.compile(
-        rf"{LONG_NUMBERS}|left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|[-+*]|\bsum\b|avg",
+        rf"{LONG_NUMBERS}|left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|\bsum\b|avg",
         re.I,
     ),
     1: re.compile(rf"coalesce|ifnull|least|greatest|\bcase\b|\bi?if\b|nvl|nullif|{SUMS_AND_FLOORS}", re.I),
     2: re.compile(SUMS_AND_FLOORS, re.I),
+    3: re.compile(LONG_NUMBERS),
 }
 
 

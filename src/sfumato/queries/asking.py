@@ -135,7 +135,7 @@ class _Asking:
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
         )
-        self.reader.check_digits(plan)
+        self.reader.check_digits(plan, select)
         return plan
 
     def rewritten(self, aggregates: dict[Aggregate, Node], relation: Relation, size: int) -> Rewriting:

@@ -73,6 +73,11 @@ class Domain:
         return bool(max(abs(self.low), abs(self.high)) * 10**self.scale < EXACT)
 
     @property
+    def wide(self) -> bool:
+        """Whether SQL computes with it exactly, in more digits than the nearest double tells apart."""
+        return self.kind == "number" and self.scale is not None and not self.adds_exactly
+
+    @property
     def numeric(self) -> bool:
         """Whether one can compute with it."""
         return self.kind in ("integer", "number")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
 
+READING = 2  # by which a plan of that time is found again
 # Each class of ours: what it was called, and its fields, in their order.
 NAMES: dict[type, tuple[str, tuple[str, ...]]] = {
     Aggregate: ("Aggregate", ("name", "values", "rank")),

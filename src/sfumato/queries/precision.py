@@ -15,7 +15,7 @@ from sfumato.queries.expressions import Call, Constant, Field, grid_of
 from sfumato.queries.relations import Among, Fold, Join, Union, Where, folds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sfumato.queries.expressions import Domain, Scalar
     from sfumato.queries.plan import Plan
@@ -55,6 +55,34 @@ def decides(plan: Plan, found: Scalar) -> bool:
     """Whether the last digits of an expression decide about something, or nothing is known about it."""
     uses = _uses(plan)
     return (found, True) in uses or (found, False) not in uses
+
+
+def decisive(plan: Plan) -> Iterator[Scalar]:
+    """The values that are grouped by, told apart or looked up, and the totals of a person that decide."""
+    yield from (key.expression for key in plan.keys)
+    for aggregate in plan.wanted:
+        if aggregate.name in ("distinct", "mode"):
+            yield from aggregate.values
+    names, pending = deciding(plan), [plan.relation]
+    while pending:
+        match pending.pop():
+            case Where(inner):
+                pending.append(inner)
+            case Join(_, left, right):
+                pending += (left, right)
+            case Among(inner, value, other, other_value):
+                yield from (each for each in (value, other_value) if each is not None)
+                pending += (inner, other)
+            case Union(number, parts):
+                for inner, columns in parts:
+                    yield from (each for i, each in enumerate(columns) if f"t{number}.{i}" in names)
+                    pending.append(inner)
+            case Fold(number, inner, by, folds):
+                yield from by
+                for i, fold in enumerate(folds):
+                    if fold.value is not None and (f"t{number}.{i}" in names or fold.function == "distinct"):
+                        yield fold.value
+                pending.append(inner)
 
 
 def _uses(plan: Plan) -> set[_Use]:

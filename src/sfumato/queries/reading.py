@@ -23,7 +23,7 @@ from sfumato.queries.expressions import (
     evaluate,
 )
 from sfumato.queries.functions import PARTS, UNITS, apply
-from sfumato.queries.precision import decides
+from sfumato.queries.precision import decides, decisive
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Plan
     from sfumato.queries.relations import Relation
 
+# What gives one of its arguments, or a rounded one, as a double.
+_CHOOSING = ("case", "coalesce", "nullif", "least", "greatest", "round", "to decimal")
 DIGITS = 15  # of a decimal that its double tells from all others
 COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "//"}
@@ -127,18 +129,22 @@ class Reader:
         others = [each.domain.decimals for each in arguments if each.domain.numeric and each not in self.cut]
         if others and None not in others and any(each in self.cut for each in arguments):  # SQL is exact here
             self.doubted[found] = node
+        if self.text.reading > 3 and function in _CHOOSING and any(each.domain.wide for each in arguments):
+            self.doubted[found] = node
         if function == "%" and self.text.reading == 1:
             found = replace(found, domain=replace(found.domain, held=""))
         if (repair := once_wrong(found)) is not None:
             self.repaired.add(repair)
         return found
 
-    def check_digits(self, plan: Plan) -> None:
-        """Refuse a number of more digits than are computed with, where the last ones decide."""
+    def check_digits(self, plan: Plan, select: Node) -> None:
+        """Refuse numbers of more digits than are computed with, where the last ones decide."""
+        told = "numbers here may have more digits than are computed with, and the last ones decide"
+        advice = f"Write at most {DIGITS} digits, or compute with doubles: CAST(x AS DOUBLE), 0.25e0."
+        if self.text.reading > 3 and any(each.domain.wide for each in decisive(plan)):
+            self.text.unusable(Misread(told, advice), select)
         for found, node in self.doubted.items():
             if decides(plan, found):
-                told = "a number has more digits than are computed with"
-                advice = f"Write at most {DIGITS} digits, or make it a double: 0.3333333333333333e0"
                 self.text.unusable(Misread(told, advice), node)
 
     # Values -------------------------------------------------------------------------------------------
@@ -480,7 +486,18 @@ class Reader:
         a, b = self.alike(parts, node)
         if isinstance(a, Constant) and not isinstance(b, Constant):
             a, b, operator = b, a, _TURNED[operator]
-        return self.call(node, operator, a, b)
+        return self._compared(node, operator, a, b)
+
+    def _compared(self, node: Node, operator: str, a: Scalar, b: Scalar) -> Scalar:
+        """a operator b; where doubles do not tell them apart, by their difference, which is exact."""
+        exact = None not in (a.domain.decimals, b.domain.decimals)
+        if self.text.reading <= 3 or not exact or not (a.domain.wide or b.domain.wide):
+            return self.call(node, operator, a, b)
+        apart = self.call(node, "-", clamped(a), clamped(b))
+        if apart.domain.scale is None:
+            told = "these numbers have more digits than are compared"
+            self.text.unusable(Misread(told, "Compare doubles: CAST(x AS DOUBLE) > y"), node)
+        return self.call(node, operator, apart, constant(0.0, "number", 0))
 
     def _check_digits(self, node: Node, other: Scalar) -> None:
         """Refuse a number that is compared exactly, if it has more digits than a double tells apart."""
@@ -533,6 +550,8 @@ class Reader:
         if not all(isinstance(each, Constant) for each in listed):
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)
+        if self.text.reading > 3 and subject.domain.wide:
+            return self.all_of(node, [self._compared(node, "=", parts[0], each) for each in parts[1:]], "or")
         return self.call(node, "in", parts[0], *sorted(set(parts[1:]), key=notation.order))
 
 
