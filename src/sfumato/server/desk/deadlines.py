@@ -2,7 +2,9 @@
 
 How long the engine takes depends on the data, so the moment of an answer is an output (law 3). An answer
 therefore leaves at a deadline: computed from the plan and from the sizes that the policy declares, counted
-from the charge. One that is not ready leaves at twice that time, or four times, and so on.
+from the charge. One that is not ready leaves at twice that time, or four times, and so on. At its deadline it
+is stored, which takes some milliseconds, and a little more or less after an engine that had much to do; it is
+sent at the next multiple of PAUSE after the deadline.
 
 Not covered by the guarantee: *that* a deadline was missed, and that an engine failed. Each tells at most
 which of a few moments it was; each is written down before the answer leaves, and after a number of them that
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     Alike = Callable[[str, str], int]
 
 LEAST = 0.5  # seconds
+PAUSE = 0.025  # seconds from a deadline to the moment at which an answer is sent, if it is stored by then
 BASE = 0.03  # seconds for a question that reads nothing
 GROUP = 2e-5  # seconds for a public group
 ROW = 2.5e-7  # seconds for a row

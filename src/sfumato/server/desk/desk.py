@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +44,7 @@ from sfumato.errors import (
 )
 from sfumato.server.desk import owner
 from sfumato.server.desk.access import AccessLog, say
-from sfumato.server.desk.deadlines import deadline, doublings
+from sfumato.server.desk.deadlines import PAUSE, deadline, doublings
 from sfumato.server.desk.people import People
 from sfumato.server.desk.retries import Retried, Wanted, check_key
 from sfumato.server.desk.turns import Turns
@@ -186,6 +187,7 @@ class Desk:
         self.people = People.beside(self.path)
         self.log = AccessLog(self.path.with_suffix(".access.jsonl"))
         self._engine = ThreadPoolExecutor(self.settings.threads, "engine")
+        self._left = threading.local()  # which question reached its deadline, in each thread of them
         self._reader = ThreadPoolExecutor(4, "reader")  # short looks into the ledger
         self._planner = ThreadPoolExecutor(16, "planner")  # free things that may take long; they take turns
         self._heavy = ThreadPoolExecutor(1, "heavy")  # password hashes, suggestions
@@ -484,9 +486,22 @@ class Desk:
             raise TooMany(f"{self.settings.running} new questions of {who!r} are running", 1)
         self._running[who] += 1
         act = (cast("Releasing[T]", retried) if retried else asked).release
-        running = self._run(who, same, lambda: self._released(caller, database, act))
+        running = self._run(who, same, lambda: self._sent(lambda: self._released(caller, database, act)))
         task = self._begun[same] = self._turns.begin(running)
         return await asyncio.shield(task)
+
+    def _sent(self, act: Callable[[], T]) -> T:
+        """Do it, and let what comes of it go only at a multiple of a pause after its deadline.
+
+        How long it takes to store an answer depends a little on how much the engine had to do before.
+        """
+        self._left.running = None
+        try:
+            return act()
+        finally:
+            running: Running | None = self._left.running
+            if running is not None and self.settings.deadlines:
+                running.pause(PAUSE)
 
     def _released(self, caller: Caller, database: Keeper, act: Callable[[], T]) -> T:
         """Release it, if whoever asked may still ask, and of this policy: it may have waited for a thread."""
@@ -558,6 +573,7 @@ class Desk:
         times = doublings(took, first) if self.settings.deadlines or is_stopped else 0
         if self.settings.deadlines:
             running.wait(first * 2**times)
+            self._left.running = running
         if running.ended:
             raise _ended(running) from None
         times += doublings(running.last, due) if is_stopped else 0

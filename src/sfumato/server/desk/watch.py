@@ -43,6 +43,7 @@ class Running:
     began: float = field(default_factory=time.monotonic)
     halt: Halt = field(default_factory=Halt)
     is_ready: bool = False  # the engine is done
+    left: float = 0.0  # when it left, or will
     ended: Literal["", "revoked", "stopping"] = ""
     _end: threading.Event = field(default_factory=threading.Event)
 
@@ -69,7 +70,13 @@ class Running:
 
     def wait(self, seconds: float) -> None:
         """Wait until so long after the charge, unless it ends before."""
-        self._end.wait(max(0.0, self.began + seconds - time.monotonic()))
+        self.left = self.began + seconds
+        self._end.wait(max(0.0, self.left - time.monotonic()))
+
+    def pause(self, seconds: float) -> None:
+        """Wait until the next multiple of so long after what was waited for, unless it ended."""
+        since = time.monotonic() - self.left
+        self._end.wait(seconds - since % seconds)
 
 
 class Watchman:
