@@ -357,7 +357,7 @@ def test_decimals_of_one_person_never_overflow_and_their_old_sums_answer_nothing
     for fold in ("SUM", "AVG"):
         totals = f"FROM (SELECT pid, {fold}(m * m * m * m) AS s FROM t GROUP BY pid)"
         wide = db.sql(f"SELECT AVG(s) {totals}", epsilon="0.1").plan
-        assert unseal(db.source.run(db.source.compile(wide))).vectors[0][0] > 0
+        assert any(map(any, unseal(db.source.run(db.source.compile(wide))).vectors))
         with pytest.raises(QueryRefused, match="more digits than are computed with"):
             db.sql(f"SELECT COUNT(*) {totals} WHERE s > 1", epsilon="0.1")
         plain = db.sql(f"SELECT AVG(s) FROM (SELECT pid, {fold}(m) AS s FROM t GROUP BY pid)", epsilon="0.1")
