@@ -26,6 +26,7 @@ test: $(READY) tools
 	$(BIN)/python benchmarks/server.py --smoke
 	$(BIN)/python benchmarks/deadlines.py --smoke
 	$(BIN)/python benchmarks/right.py --smoke
+	$(BIN)/python benchmarks/acceptance.py --smoke
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -68,9 +68,9 @@ def _told(rows: Rows) -> tuple[str, tuple[Rows, ...]]:
             return f"where {said(condition)}", (inner,)
         case JoinedRows(left, right, on, outer):
             return f"{'left ' if outer else ''}join on {_all(on)}", (left, right)
-        case SemiJoin(inner, subject, other, value, negated):
+        case SemiJoin(inner, subjects, other, values, negated):
             word = "not among" if negated else "among"
-            return f"where {said(subject)} {word} {said(value)}", (inner, other)
+            return f"where {_all(subjects)} {word} {_all(values)}", (inner, other)
         case Select(alias, inner, columns):
             return f"{alias}: select {_named(columns)}", (inner,)
         case Group(alias, inner, keys, totals):

@@ -45,7 +45,8 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED["server"] = set(ALLOWED)
 ALLOWED["cli"] = set(ALLOWED)  # stands on top of all of them
 
-# A third-party engine is imported in exactly one file.
+# A third-party engine is imported in exactly one file; but that where released rows are worked on is not the
+# one that holds the data, and other dialects are put right beside where they are read.
 ENGINES = {
     "duckdb": "sources/duckdb.py",
     "sqlglot": "queries/sql.py",
@@ -175,7 +176,8 @@ def test_an_engine_is_imported_in_one_file(engine: str, home: str) -> None:
         for path in FILES
         if any(name == engine or name.startswith(f"{engine}.") for name in imports(path))
     }
-    assert users == {home}
+    beside = {"duckdb": {"sources/apart.py"}, "sqlglot": {"queries/dialects.py"}}
+    assert users == {home} | beside.get(engine, set())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -14,15 +14,18 @@ import traceback
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.support import Row, answer, make, wild_rows
 
 import sfumato as sf
 from sfumato.budget import Share
+from sfumato.exact import coins
 
 TEXT = "CANARY-7731"
-NUMBER = 773_177.0  # a cost far outside its bounds
+NUMBER = 773_177_377_317_731  # a cost far outside its bounds, of so many digits that none is met by chance
+PRICE = "7731773177.31"
 TOGETHER = ("SELECT SUM(cost) FROM visits WHERE age > 3", "SELECT ward, AVG(cost) FROM visits GROUP BY ward")
 PLANS = sorted((Path(__file__).parent / "plans").glob("*.toml"))
 HASH = re.compile(rb"(?=[0-9]*[a-f])[0-9a-f]{16,}")
@@ -32,12 +35,16 @@ def planted() -> list[Row]:
     rng = random.Random(5)
     rows = [row for person in range(60) for row in wild_rows(person, 4, rng)]
     # pid, age, cost, temp, paid, big, ward, floor, day, seen, urgent, note
-    rows += [(7731, 42, NUMBER, 36.6, "77.31", 773_177, TEXT, 1, "2024-01-01", None, True, TEXT)] * 3
+    rows += [(7731, 42, float(NUMBER), 36.6, PRICE, NUMBER, TEXT, 1, "2024-01-01", None, True, TEXT)] * 3
     return rows
 
 
 @pytest.mark.parametrize("policy", ["person", "row"])
-def test_nothing_planted_and_no_exact_answer_leaves(policy: str, tmp_path: Path) -> None:
+def test_nothing_planted_and_no_exact_answer_leaves(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # always the same noise: some noise is an exact answer of seven digits now and then
+    monkeypatch.setattr(coins, "os", SimpleNamespace(urandom=random.Random(policy).randbytes))
     path = make(tmp_path, planted(), policy)
     seen = io.StringIO()
     handler = logging.StreamHandler(seen)
@@ -80,8 +87,9 @@ def test_nothing_planted_and_no_exact_answer_leaves(policy: str, tmp_path: Path)
     assert any(file.name in bodies for file in state.iterdir())
     for name, found in bodies.items():
         body = HASH.sub(b"", found)  # any digits stand somewhere in enough of them
-        for planted_text in (TEXT, "773177", "77.31", *exact):
-            assert planted_text.encode() not in body, (name, planted_text)
+        for planted_text in (TEXT, str(NUMBER), PRICE, *exact):
+            alone = rb"(?<![0-9.])" + re.escape(planted_text.encode()) + rb"(?![0-9])"
+            assert not re.search(alone, body), (name, planted_text)
 
 
 def test_the_canary_test_can_fail(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sfumato.curator.tuning import inserted, section
 from sfumato.exact.secret import unseal
 from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
-from sfumato.queries.plan import KeyOf
+from sfumato.queries.shown import KeyOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

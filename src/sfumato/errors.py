@@ -21,9 +21,11 @@
     │   └── Halted            this question was stopped because it ran too long; the owner must review it
     ├── KeyReused             an idempotency key that stands for something else
     ├── ServerError           a server, or its file of people, cannot be used
+    ├── AfterRelease          what is made of released rows cannot be computed: they are stored
     └── QueryFailed           the engine failed after the charge: one fixed message
 
-Everything above `QueryFailed` is decided before a row is read, so its message may say whatever helps.
+Everything above `AfterRelease` is decided before a row is read, so its message may say whatever helps;
+`AfterRelease` from released rows alone, which are public.
 `QueryFailed` comes after, so it says the same in every case (law 3: errors are outputs).
 
 Programs decide by attributes, never by the text, which may be improved at any time: `code` is a name that
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDenied",
+    "AfterRelease",
     "BudgetExceeded",
     "ConversationEnded",
     "Halted",
@@ -320,6 +323,19 @@ class ServerError(SfumatoError):
     def __init__(self, message: str, *, spent: bool | None = False, status: int = 503) -> None:
         self.spent, self.status = spent, status
         super().__init__(message)
+
+
+class AfterRelease(SfumatoError):
+    """What a text makes of released rows cannot be computed. What it says depends on these rows alone."""
+
+    code, status, sqlstate, spent = "not_computed", 422, "22000", None
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"the answer is released and stored, but what the query makes of it cannot be computed: {why}. "
+            "Change the outer part of the query; the same questions inside it are not charged again."
+        )
 
 
 class QueryFailed(SfumatoError):

@@ -35,7 +35,7 @@ from tests.support import CLINIC_COLUMNS, POLICIES
 from sfumato.curator.intervals import Errors
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
-from sfumato.queries.plan import KeyOf
+from sfumato.queries.shown import KeyOf
 from sfumato.queries.sql import tree
 from sfumato.queries.statement import parse
 from sfumato.queries.syntax import ARGUMENTS

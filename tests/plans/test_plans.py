@@ -21,26 +21,19 @@ from tests.support import CLINIC_COLUMNS, POLICIES, answer, engine, opened, text
 import sfumato as sf
 from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
-from sfumato.queries.plan import (
-    Arithmetic,
-    Chosen,
-    Compared,
-    Function,
-    KeyOf,
-    Mean,
-    Number,
-    Released,
-    Weighted,
-)
+from sfumato.queries.plan import Compared
 from sfumato.queries.sensitivity import derive
+from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Released, Weighted
 from sfumato.queries.statement import parse
 from sfumato.queries.words import spoken
+from sfumato.sources.apart import printed
 from sfumato.sources.lower import lower
 
 if TYPE_CHECKING:
     from sfumato.mechanisms import Distance
-    from sfumato.queries.plan import Expression, Having
+    from sfumato.queries.plan import Having, Plan
     from sfumato.queries.policy import Policy
+    from sfumato.queries.shown import Expression
 
 FILES = sorted(Path(__file__).parent.glob("*.toml"))
 SEED = 20_240_615
@@ -59,6 +52,12 @@ def rendered(sql: str, policy: Policy) -> str:
         plan = parse(sql, policy)
     except QueryRefused as refusal:
         return f"{type(refusal).__name__}\n{refusal}\n"
+    parts = "\n".join(question(each) for each in plan.all)
+    return parts if plan.outer is None else f"{parts}above: {printed(plan.outer.query)}\n"
+
+
+def question(plan: Plan) -> str:
+    """The same of one question."""
     lines = [f"groups {'private' if plan.private_keys else plan.size}"]
     for key in plan.keys:
         told = "private" if key.values is None else f"{len(key.values)} from {key.values[0]!r}"
@@ -156,7 +155,7 @@ def test_an_empty_table_answers_zeros(policy: str, tmp_path: Path) -> None:
         question = db.sql(sql, epsilon=1)
         assert all(set(vector) == {0} for vector in answer(question))
         shown = question.release().rows()
-        if question.plan.having is None and not question.plan.sets:
+        if question.plan.having is None and not question.plan.sets and question.plan.outer is None:
             assert len(shown) == min(question.plan.size, question.plan.limit or question.plan.size)
 
 
@@ -167,8 +166,8 @@ def test_an_engine_without_optimizers_computes_the_same_integers(tmp_path: Path)
         source = opened(tmp_path / policy, rows, policy).source
         fast, plain = engine(source), engine(source, plain=True)
         for sql in accepted(policy):
-            for printed in texts(parse(sql, policy_named(policy))):
-                results = [sorted(cursor.execute(printed).fetchall()) for cursor in (fast, plain)]
+            for text in texts(parse(sql, policy_named(policy))):
+                results = [sorted(cursor.execute(text).fetchall()) for cursor in (fast, plain)]
                 assert results[0] == results[1], sql
 
 
@@ -196,7 +195,7 @@ def test_every_accepted_plan_releases_on_wild_data(tmp_path: Path) -> None:
         db = opened(tmp_path / policy, rows, policy)
         for sql in accepted(policy):
             release = db.sql(sql, epsilon=1).release()
-            numbers = [o.name for o in release.plan.outputs if not isinstance(o.expression, KeyOf)]
+            numbers = [column.name for column in release.plan.columns if column.has_interval]
             for row in release.rows():
                 for name in numbers:
                     if row[name] is not None:

@@ -36,7 +36,8 @@ from tests.unit.test_meaning import (
 
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, parameters, sql
-from sfumato.queries.postgres import _RULES, _SAME, _Translation
+from sfumato.queries.pgwords import SAME
+from sfumato.queries.postgres import _RULES, _Translation
 from sfumato.queries.sql import tree
 from sfumato.queries.statement import parse, read
 from sfumato.queries.syntax import ARGUMENTS, Text
@@ -169,8 +170,8 @@ REFUSED = (
      "SELECT COUNT(*) FROM t WHERE z = '2023-03-01 00:00:00'"),
     ("SELECT COUNT(*) FROM t WHERE z < '2023-02-28 23:59:59.9999996'",
      "SELECT COUNT(*) FROM t WHERE z < '2023-02-28 23:59:59.999999'"),
-    ("SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.3333333333333333",
-     "SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.333333333333"),
+    ("SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.3333333333333",
+     "SELECT COUNT(*) FROM t WHERE n / 3.0 = 0.333333333"),
     ("SELECT COUNT(*) FROM t WHERE CAST(COALESCE(d, DATE_TRUNC('month', d)) AS TEXT) = '2024-02-29'",
      "SELECT COUNT(*) FROM t WHERE CAST(d AS TEXT) = '2024-02-29'"),
     ('WITH "F" AS (SELECT id, x AS u FROM b), f AS (SELECT id, r AS u FROM b) SELECT SUM(u) FROM "F"',
@@ -288,7 +289,8 @@ def test_every_node_has_a_rule_or_means_the_same() -> None:
         *("Select", "With", "CTE", "Union", "Subquery", "From", "Join", "Table", "TableAlias", "Alias"),
         *("Column", "Identifier", "Literal", "Case"),
     }
-    assert set(ARGUMENTS) - set(_RULES) - set(_SAME) - queries == set()
+    theirs = {"DateAdd", "ToDays", "ApproxDistinct"}  # which PostgreSQL has not, and which are refused there
+    assert set(ARGUMENTS) - set(_RULES) - set(SAME) - queries == theirs
 
 
 # One reading a statement ----------------------------------------------------------------------------------

@@ -400,3 +400,42 @@ def test_recorded_statements_and_what_can_be_made_of_them_are_answered_or_refuse
 
 if __name__ == "__main__":
     answer()
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("CAST(2.5 AS INT)", "3"),
+        ("CAST(-2.5 AS INT)", "-3"),
+        ("CAST(2.5::float8 AS INT)", "2"),
+        ("CAST('7' AS INT)", "7"),
+        ("0.1 + 0.2", "0.3"),
+        ("0.1 + 0.2 = 0.3", "t"),
+        ("0.1::float8 + 0.2", "0.30000000000000004"),
+        ("0.1::float8 = 0.1", "t"),
+        ("0.1 = '0.1'", "t"),
+        ("9007199254740993 / 1", "9007199254740993"),
+        ("-7 / 2", "-3"),
+        ("-7 % 2", "-1"),
+        ("7.5 % -2", "1.5"),
+    ],
+)
+def test_numbers_without_a_table_are_those_of_postgresql(sql: str, value: str) -> None:
+    shown = catalog.of(
+        policies.parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", dict(DEFAULTS)
+    )
+    lookup = Lookup(shown, f"SELECT {sql}", [])
+    rows = lookup.run(lookup.compile(tree(f"SELECT {sql}", "postgres")), [])
+    assert [[values.text_of(each) for each in row] for row in rows] == [[value]]
+
+
+@pytest.mark.parametrize(
+    "sql", ["CAST(3000000000 AS INT)", "CAST(40000 AS SMALLINT)", "1e300 * 1e300", "1 / 0"]
+)
+def test_numbers_that_postgresql_does_not_have_are_refused(sql: str) -> None:
+    shown = catalog.of(
+        policies.parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", dict(DEFAULTS)
+    )
+    lookup = Lookup(shown, f"SELECT {sql}", [])
+    with pytest.raises(SfumatoError):
+        lookup.run(lookup.compile(tree(f"SELECT {sql}", "postgres")), [])

@@ -13,8 +13,9 @@ from sfumato.exact.coins import Tape
 from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.measures import Moments
-from sfumato.queries.plan import Aggregate, Arithmetic, Expression, Function, Mean, Number, Released, Weighted
+from sfumato.queries.plan import Aggregate
 from sfumato.queries.rewrite import _Vector
+from sfumato.queries.shown import Arithmetic, Expression, Function, Mean, Number, Released, Weighted
 
 if TYPE_CHECKING:
     from sfumato.curator.intervals import Errors

@@ -914,6 +914,7 @@ def test_a_group_shares_one_allowance(tmp_path: Path) -> None:
     bob.sql("SELECT SUM(age) FROM visits", epsilon="0.1").release()
     assert bob.budget.by_analyst() == {"ana": Guarantee.parse("0.2"), "bob": Guarantee.parse("0.1")}
     assert re.search(r"lab +0\.3 +0\.3 +0 +never", repr(bob.budget))
+    assert re.search(r"- ana +0\.2 *\n +- bob +0\.1 *\n", repr(bob.budget))
 
 
 def test_a_share_is_filled_up_out_of_a_total_that_is_not(tmp_path: Path) -> None:

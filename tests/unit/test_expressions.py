@@ -306,6 +306,22 @@ CASES: dict[str, list[Scalar]] = {
     "left": [call("left", T, whole(n)) for n in (0, 1, 3, 1000)],
     "right": [call("right", T, whole(n)) for n in (0, 1, 3, 1000)],
     "length": [call("length", T)],
+    "split part": [call("split part", T, text(by), whole(n)) for by in ("b", " ") for n in (1, 2, 9)],
+    "replace": [call("replace", T, text("a"), text("xy")), call("replace", T, text("bc"), text(""))],
+    "position": [call("position", T, text("b")), call("position", T, text(""))],
+    "regexp matches": [call("regexp matches", T, text(p)) for p in ("^[a-c]", "b(c|$)", r"\d", ".")],
+    "regexp replace": [
+        call("regexp replace", T, text("[a-c]+"), text(r"<\0>"), constant(everywhere, "boolean"))
+        for everywhere in (False, True)
+    ],
+    "regexp extract": [call("regexp extract", T, text("(.)b"), whole(n)) for n in (0, 1)],
+    "ln": [call("ln", call("+", i, whole(8)))],
+    "exp": [call("exp", x), call("exp", i)],
+    "power": [call("power", call("+", i, whole(8)), whole(n)) for n in (0, 1, 2)],
+    "add days": [call("add days", each, whole(n)) for each in (d, s) for n in (40, -1, 0)],
+    "add months": [call("add months", each, whole(n)) for each in (d, s) for n in (1, -13, 0, 24)],
+    "add seconds": [call("add seconds", s, whole(n)) for n in (90, -86401)],
+    "to timestamp": [call("to timestamp", d)],
     "part": [call("part", text(unit), each) for unit in ("year", *PARTS) for each in (d, s)],
     "trunc": [call("trunc", text(unit), each) for unit in UNITS for each in (d, s)],
     "diff": [

@@ -16,10 +16,10 @@ from sfumato.curator.calibrate import Uses
 from sfumato.curator.intervals import (
     WHOLE,
     Errors,
-    _function_ends,
     _laplace_pair,
     _range_around,
     _several,
+    function_ends,
     uses,
 )
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line
@@ -27,8 +27,10 @@ from sfumato.queries.cells import Clamp
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.measures import Moments, Spread, Sum
-from sfumato.queries.plan import (
-    Aggregate,
+from sfumato.queries.plan import Aggregate, Output, Plan, Sorting
+from sfumato.queries.relations import Scan, Where
+from sfumato.queries.rewrite import _Vector
+from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
     Expression,
@@ -36,14 +38,9 @@ from sfumato.queries.plan import (
     KeyOf,
     Mean,
     Number,
-    Output,
-    Plan,
     Released,
-    Sorting,
     Weighted,
 )
-from sfumato.queries.relations import Scan, Where
-from sfumato.queries.rewrite import _Vector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -355,7 +352,7 @@ def test_a_function_of_an_interval_holds_the_function_of_every_point_in_it() -> 
         digits = rng.randint(-1, 3)
         extra = [n(digits)] if name == "round" else []
         value = found.value(Function(name, (*(n(x) for x in points), *extra)), drawn(0))
-        low, high = _function_ends(name, [*ends, *((float(digits),) * 2 for _ in extra)])
+        low, high = function_ends(name, [*ends, *((float(digits),) * 2 for _ in extra)])
         if value is not None:
             assert low <= value <= high, (name, points, ends)
 

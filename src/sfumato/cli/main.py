@@ -33,6 +33,12 @@ _AS = click.option(
 )
 
 
+_DIALECT = click.option(
+    "--dialect",
+    default="duckdb",
+    metavar="NAME",
+    help="Of the question: duckdb (default), postgres, bigquery, tsql, mysql or snowflake.",
+)
 _TUNE = click.option("--tune", metavar="PART", help="Spend this part of the price on choosing caps.")
 
 
@@ -156,6 +162,7 @@ def opened(policy: str, **more: Any) -> sf.Database:
 @click.argument("sql")
 @priced
 @_TUNE
+@_DIALECT
 @_AS
 @click.option("--level", default="0.95", show_default=True, help="Confidence level of the intervals.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -167,6 +174,7 @@ def sql(
     rho: str | None,
     delta: str | None,
     tune: str | None,
+    dialect: str,
     analyst: str,
     level: str,
     as_csv: bool,
@@ -177,7 +185,9 @@ def sql(
     The same question asked again is free.
     """
     sf.Release.check_level(level)  # before anything is charged
-    question = opened(policy, analyst=analyst).sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune)
+    question = opened(policy, analyst=analyst).sql(
+        sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune, dialect=dialect
+    )
     with working("asking the database"):
         release = question.release()
     if as_json:
@@ -193,6 +203,7 @@ def sql(
 @click.argument("sql")
 @priced
 @_TUNE
+@_DIALECT
 @_AS
 @click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
 @JSON
@@ -203,13 +214,16 @@ def explain(
     rho: str | None,
     delta: str | None,
     tune: str | None,
+    dialect: str,
     analyst: str,
     engine_sql: bool,
     as_json: bool,
 ) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
     database = opened(policy, analyst=analyst)
-    explanation = database.sql(sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune).explain()
+    explanation = database.sql(
+        sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune, dialect=dialect
+    ).explain()
     if as_json:
         print_json(explanation.as_dict())
         return

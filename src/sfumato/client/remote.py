@@ -210,11 +210,14 @@ class RemoteDatabase:
         delta: Number | None = None,
         tune: Number | None = None,
         parameters: Sequence[Any] = (),
+        dialect: str = "",
     ) -> RemoteQuestion:
-        """A question at a price; asked when you call `release()`. `parameters` are for $1, $2, ..."""
+        """A question at a price; asked when you call `release()`. `parameters` are for $1, $2, ...; the text
+        may be in another `dialect`."""
         given = {"epsilon": _text(epsilon), "rho": _text(rho), "delta": _text(delta)}
         price = given if any(given.values()) else self.price
         body = {"sql": sql, **price, "tune": _text(tune), "parameters": [_plain(each) for each in parameters]}
+        body["dialect"] = dialect or None
         return RemoteQuestion(
             self, sql, {key: value for key, value in body.items() if value not in (None, [])}
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sfumato.budget import Receipt
 from sfumato.curator import texts
 from sfumato.curator.calibrate import Calibration
 from sfumato.curator.drawing import job
@@ -19,9 +21,8 @@ from sfumato.queries.units import about, declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from fractions import Fraction
 
-    from sfumato.budget import Draw, Kept, Receipt
+    from sfumato.budget import Draw, Kept
     from sfumato.curator.keeper import Keeper
     from sfumato.mechanisms import Guarantee, Spend
     from sfumato.queries.plan import Plan
@@ -232,6 +233,8 @@ class Asked(ABC):
         if (stored := self.stored()) is not None:
             return stored  # asked before: free
         keeper = self.database
+        if self.is_free:
+            return Stored(self._nothing(), tuple((each.plan, each.query) for each in self.questions), ())
         keeper.check_version()
         parts, receipt = self._waiting()
         if receipt is None:  # only what is charged has a least price
@@ -245,6 +248,17 @@ class Asked(ABC):
             receipt=receipt,
         )
         return Stored(receipt, parts, drawn)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is measured for it."""
+        return all(each.plan.is_free for each in self.questions)
+
+    def _nothing(self) -> Receipt:
+        """That nothing is charged, since nothing of the data is shown."""
+        ledger = self.database.ledger
+        nothing = ledger.limit.of(Fraction(0), Fraction(0))
+        return Receipt(0, nothing, ledger.spent, nothing, ledger.head)
 
     def bill(self) -> Bill:
         """What is charged for it."""

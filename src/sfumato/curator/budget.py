@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.budget.accounting.filters import odometer
+from sfumato.budget.ledger.shares import of
 from sfumato.budget.ledger.subjects import counts
 from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
@@ -211,11 +212,15 @@ class Budget:
 
     def _people(self) -> str:
         spent, rows = self.by_analyst(), []
+        shares = {share.name: share for share, _ in self.shares}
         for share, left in self.shares:
-            mine = [spent.pop(name).amount for name in (share.name, *share.members) if name in spent]
+            mine = {name: spent.pop(name).amount for name in [*spent] if of(name, shares) == share}
             fill = f"every {share.every}, from the total" if share.every else "never"
             allowance = decimal(share.allowance.amount)
-            rows.append([share.name, decimal(sum(mine, Fraction(0))), allowance, decimal(left.amount), fill])
+            total = decimal(sum(mine.values(), Fraction(0)))
+            rows.append([share.name, total, allowance, decimal(left.amount), fill])
+            if share.members:
+                rows += [[f"- {name}", decimal(amount), "", "", ""] for name, amount in mine.items()]
         rows += [[name, decimal(price.amount), "", "", ""] for name, price in spent.items()]
         headers = ["analyst", "spent", "share", "left of it", "refilled"]
         return show.table(headers, rows, [True, False, False, False, True])

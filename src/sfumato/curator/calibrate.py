@@ -141,7 +141,8 @@ def _calibrated(
     whole = spend
     steps: dict[int, Step[Private]] = {}
     for i in chosen:
-        steps[i], spend = _partition(measures[i], distances[i], spend)
+        part = SELECTION if rest else Fraction(1)  # of the keys alone, all of it
+        steps[i], spend = _partition(measures[i], distances[i], spend, part)
     left = {i: place for place, i in enumerate(rest)}
     kinds, far = tuple(measures[i] for i in rest), tuple(distances[i] for i in rest)
     found = _steps(kinds, far, spend, uses.of(left)) if rest else ()
@@ -150,17 +151,19 @@ def _calibrated(
     return Calibration(tuple(steps[i] for i in range(len(measures))), whole)
 
 
-def _partition(measure: Measure, distances: Distances, spend: Guarantee) -> tuple[Step[Private], Guarantee]:
+def _partition(
+    measure: Measure, distances: Distances, spend: Guarantee, share: Fraction
+) -> tuple[Step[Private], Guarantee]:
     """The rule that decides which groups are shown, and what is left for the numbers in them."""
     assert isinstance(measure, Selected)
     delta = spend.delta / measure.groups
     if spend.rho is not None:
-        rho = spend.rho * SELECTION
+        rho = spend.rho * share
         epsilon = round_down(numbers.sqrt(2 * rho).low, 24) / measure.groups
         rule = Partition(epsilon=epsilon, delta=delta)
         return Step(rule, distances), spend.of(spend.rho - rho)
     assert spend.epsilon is not None
-    part = spend.epsilon * SELECTION
+    part = spend.epsilon * share
     return Step(Partition(epsilon=part / measure.groups, delta=delta), distances), spend.of(
         spend.epsilon - part
     )

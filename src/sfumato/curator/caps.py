@@ -27,15 +27,16 @@ from sfumato.queries.cells import PARTS
 from sfumato.queries.declared import Tuned
 from sfumato.queries.expressions import Call, Field, parts_of, possible
 from sfumato.queries.measures import Moments, Sum
-from sfumato.queries.plan import Arithmetic, KeyOf, Plan, Weighted
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Where
+from sfumato.queries.shown import Arithmetic, KeyOf, Weighted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import DeclaredTable, Measured, TunedColumn
+    from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
 
@@ -48,7 +49,7 @@ UNSEEN = 0.5  # and at least so many units of noise of them, as long as that is 
 JITTERS = 31  # the choice is averaged over so many shifts of the histogram within its noise
 PRIVATE_GROUPS = 100  # how many groups to reckon with where nobody knows
 PASSING = 2  # a condition is reckoned to leave one row in so many, or what its list of values says
-WORTH = 1.25  # times less error: only then is a cap taken that is above the declared one
+WORTH = 1.1  # times less error: only then is a cap taken that is above the declared one
 SHAPE = 100  # how much less it matters for a mean, a variance or a quantile that people are cut
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sfumato.queries.plan import Arithmetic, Function, Mean, Number
+from sfumato.queries.shown import Arithmetic, Function, Mean, Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from sfumato.curator.linear import Ends, Linear, Reader
     from sfumato.mechanisms import Line
-    from sfumato.queries.plan import Expression, Released
+    from sfumato.queries.shown import Expression, Released
 
     Floats = NDArray[np.float64]
     Range = tuple[Floats, Floats]

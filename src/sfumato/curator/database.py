@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,15 +54,19 @@ class Database(Keeper):
         delta: Number | None = None,
         tune: Number | None = None,
         parameters: Sequence[Given] = (),
+        dialect: str = "duckdb",
     ) -> Question:
         """A question at a price. It is checked here, and asked only when you call `release()`.
 
         The price is in the currency of the policy's budget: an epsilon, or a rho. Where the budget has a
         delta, a question may take some of it, which pays for many groups or many columns at once. With
         `tune`, so much of the price is first spent on caps that fit this question: see `Database.tune`.
-        `parameters` are the values of $1, $2, ... in the text; a list is one for = ANY ($1).
+        `parameters` are the values of $1, $2, ... in the text; a list is one for = ANY ($1). The text
+        may be in another `dialect`: duckdb, postgres, bigquery, tsql, mysql or snowflake.
         """
-        return self.question(read(sql).bound(parameters), epsilon=epsilon, rho=rho, delta=delta, tune=tune)
+        return self.question(
+            read(sql, dialect).bound(parameters), epsilon=epsilon, rho=rho, delta=delta, tune=tune
+        )
 
     def question(
         self,
@@ -74,6 +79,7 @@ class Database(Keeper):
     ) -> Question:
         """The same for a text that was read before, in whatever dialect."""
         spend = price(self.ledger.total, epsilon, rho, delta)
+        statement = replace(statement, today=self.today)
         if tune is None:
             return asked(self, statement, self.policy, spend)
         return tuning.first_tuned(self, statement, spend, tune)

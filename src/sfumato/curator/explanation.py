@@ -11,12 +11,14 @@ from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
 from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
+from sfumato.queries.made import Atom
 from sfumato.queries.measures import Spread
-from sfumato.queries.plan import Chosen, Expression, Function, Mean
+from sfumato.queries.shown import Chosen, Expression, Function, Mean
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Guarantee, Private, Step
+    from sfumato.queries.made import Trace
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
     from sfumato.queries.sensitivity import Derivation
@@ -40,10 +42,14 @@ class Explanation:
     breaks: str = ""  # the promise that it would break
     repaired: tuple[int, ...] = ()  # receipts of answers to the same text, which were read wrongly
     too_small: str = ""  # what to type instead of its price, if that is below the least
+    beside: tuple[Explanation, ...] = ()  # of the other questions of its text
+    together: Guarantee | None = None  # the price of all of them
 
     @property
     def price(self) -> Guarantee:
         """What it proves when one unit comes or goes: what is charged."""
+        if self.together is not None:
+            return self.together
         price = self.query.guarantee("presence")
         return price if self.tuning is None else price.of(price.amount + self.tuning.amount, price.delta)
 
@@ -51,6 +57,8 @@ class Explanation:
     def replaced(self) -> Guarantee:
         """What it proves when one unit's rows are replaced: what speaks about values."""
         price = self.query.guarantee("value")
+        if self.together is not None:
+            return price.of(price.amount + sum((each.replaced.amount for each in self.beside), Fraction(0)))
         if self.tuning is None:
             return price
         twice = 2 if self.tuning.rho is None else 4  # whoever is replaced goes, and somebody comes
@@ -58,11 +66,25 @@ class Explanation:
 
     def errors(self) -> dict[str, str]:
         """For every column of the result, how far off it may be at 95%."""
+        if self.plan.outer is not None:
+            return {
+                column.name: self._error_above(column.trace)
+                for column in self.plan.outer.query.columns
+                if column.trace is not None or (column.noisy and column.kind in ("integer", "number"))
+            }
         return {
             output.name: self._error(output.expression)
             for output in self.plan.outputs
             if not is_label(output.expression)
         }
+
+    def _error_above(self, trace: Trace | None) -> str:
+        """How far off a number is that is made of released ones."""
+        if trace is None:
+            return "no interval: released numbers decide it in more than one way"
+        if isinstance(trace, Atom) and not trace.many:
+            return (self, *self.beside)[trace.question]._error(trace.expression)
+        return "depends on the data; the release states it"
 
     def as_dict(self) -> dict[str, Any]:
         """The same facts for programs."""
@@ -72,7 +94,7 @@ class Explanation:
             f"{self.price.currency}_replaced": decimal(self.replaced.amount),
             "free": self.paid,
             "left": decimal(self.left.amount),
-            "groups": "private" if self.plan.private_keys else self.plan.lines,
+            "groups": self._groups(),
             "error_95": self.errors(),
             "measures": [
                 {
@@ -81,16 +103,17 @@ class Explanation:
                     "noise": _noise(step, measure),
                     **_cost(step),
                     "because": list(derivation.because),
-                    "optimal": best_for(step, measure, self.plan),
+                    "optimal": best_for(step, measure, each.plan),
                 }
+                for each in (self, *self.beside)
                 for measure, step, derivation in zip(
-                    self.plan.measures, self.query.steps, self.derivations, strict=True
+                    each.plan.measures, each.query.steps, each.derivations, strict=True
                 )
             ],
             "gains": list(self.gains),
             "breaks": self.breaks,
             "too_small": self.too_small,
-            "notes": [*self._repaired(), *self._tuned(), *reading_notes(self.plan)],
+            "notes": [*self._repaired(), *self._tuned(), *self._notes()],
             "engine_sql": self.engine_sql,
         }
 
@@ -125,6 +148,13 @@ class Explanation:
         lines += ["", *show.paragraphs(show.gains(self.gains))]
         lines += [*show.paragraphs(facts["notes"]), "  No row was read and nothing was spent."]
         return "\n".join(lines)
+
+    def _groups(self) -> Any:
+        found = ["private" if each.plan.private_keys else each.plan.lines for each in (self, *self.beside)]
+        return found[0] if len(found) == 1 else ", ".join(map(str, found))
+
+    def _notes(self) -> list[str]:
+        return list(dict.fromkeys(note for each in (self, *self.beside) for note in reading_notes(each.plan)))
 
     def _repaired(self) -> list[str]:
         return [repairs.told(self.repaired)] if self.repaired else []

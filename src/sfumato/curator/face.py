@@ -179,6 +179,7 @@ class DatabaseFace(Protocol):
         delta: Number | None = ...,
         tune: Number | None = ...,
         parameters: Sequence[Any] = ...,
+        dialect: str = ...,
     ) -> QuestionFace:
         """A question at a price."""
 

@@ -30,7 +30,7 @@ from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.measures import Spread
-from sfumato.queries.plan import (
+from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
     Expression,
@@ -147,7 +147,7 @@ class Errors:
             return correlation_reader(self._known, correlation, tail)
         assert isinstance(expression, Arithmetic)
         left, right = self._readers((expression.left, expression.right), tail)
-        return lambda drawn: _combine(expression.operator, left(drawn), right(drawn))
+        return lambda drawn: combined(expression.operator, left(drawn), right(drawn))
 
     @property
     def _known(self) -> Known:
@@ -184,7 +184,7 @@ class Errors:
 
     def _function_reader(self, function: Function, tail: Fraction) -> Reader:
         readers = self._readers(function.arguments, tail)
-        return lambda drawn: _function_ends(function.name, [reader(drawn) for reader in readers])
+        return lambda drawn: function_ends(function.name, [reader(drawn) for reader in readers])
 
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
@@ -459,7 +459,7 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
     return max(values)
 
 
-def _function_ends(name: str, ends: list[Ends]) -> Ends:
+def function_ends(name: str, ends: list[Ends]) -> Ends:
     """The same on intervals; all but the first two are monotone."""
     low, high = ends[0]
     match name:
@@ -619,7 +619,7 @@ def _float_up(x: Fraction) -> float:
     return -_float_down(-x)
 
 
-def _combine(operator: str, a: Ends, b: Ends) -> Ends:
+def combined(operator: str, a: Ends, b: Ends) -> Ends:
     """Interval arithmetic in floats, one step outward after each operation."""
     if operator == "+":
         return _below(a[0] + b[0]), _above(a[1] + b[1])
@@ -628,7 +628,7 @@ def _combine(operator: str, a: Ends, b: Ends) -> Ends:
     if operator == "/":
         if b[0] <= 0 <= b[1]:
             return WHOLE
-        return _combine("*", a, (_below(1 / b[1]), _above(1 / b[0])))
+        return combined("*", a, (_below(1 / b[1]), _above(1 / b[0])))
     corners = [0.0 if x == 0 or y == 0 else x * y for x in a for y in b]
     return _below(min(corners)), _above(max(corners))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sfumato.budget.ledger.entries import SECOND
 from sfumato.budget.ledger.shares import check_printable
 from sfumato.curator.names import Names
 from sfumato.curator.promises import judges_of
@@ -78,6 +80,11 @@ class Keeper:
     def left(self) -> Guarantee:
         """What whoever asks can still spend: of the total, and of a share if there is one."""
         return self.ledger.left_for(self.analyst)
+
+    @property
+    def today(self) -> datetime.date:
+        """The day by the clock of the ledger: what CURRENT_DATE means in a question that is asked now."""
+        return datetime.datetime.fromtimestamp(self.ledger.chain.now() / SECOND, datetime.UTC).date()
 
     def alike(self, table: str, column: str) -> int:
         """How many rows of a public table have the same value of a column, at most; of none, its rows."""

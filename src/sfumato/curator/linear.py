@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sfumato.queries.plan import Released
+    from sfumato.queries.shown import Released
 
 Ends = tuple[float, float]
 Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval

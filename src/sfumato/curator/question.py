@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator import texts
-from sfumato.curator.asked import Asked, meaning_of, shown
+from sfumato.curator import names, texts
+from sfumato.curator.above import check_above, public_tables
+from sfumato.curator.asked import Asked, Stored, meaning_of, shown
 from sfumato.curator.calibrate import Calibration, calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
@@ -24,11 +27,11 @@ from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
 
+FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
-    from sfumato.curator.asked import Stored
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
@@ -144,6 +147,7 @@ class Question(Asked):
         """The plan of a text before caps that we choose, as it was once understood."""
         if self.policy is None or statement is None:
             return self.declared
+        statement = replace(statement, part=None if self.statement is None else self.statement.part)
         return statement.plan(self.policy, self.database.measuring, reading=reading)
 
     def formerly(self, plans: Sequence[Plan]) -> str:
@@ -180,7 +184,10 @@ class Question(Asked):
 
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
-        keeper, stored = self.database, self.stored() if self.tuning is None else None
+        return self._explained(self.stored() if self.tuning is None else None)
+
+    def _explained(self, stored: Stored | None) -> Explanation:
+        keeper = self.database
         paid = stored is not None
         plan, query, derivations = self.plan, self.query, self.derivations
         if stored is not None:  # what is shown for free, perhaps at a larger price and with other caps
@@ -224,7 +231,13 @@ class Question(Asked):
 
     def _shown(self, stored: Stored) -> Release:
         (release,) = shown(self.database, stored)
-        return release
+        return self._beside_public(release)
+
+    def _beside_public(self, release: Release) -> Release:
+        """The release with the rows of public tables that its text reads as well."""
+        if release.plan.outer is None:
+            return release
+        return replace(release, public=public_tables(release.plan.outer.query, self.database.source))
 
     def __repr__(self) -> str:
         return (
@@ -232,6 +245,98 @@ class Question(Asked):
             f"  costs {self.price} when released, nothing until then.\n"
             f"  .explain() shows price, error and why; .release() spends and answers."
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Joint(Question):
+    """Several questions of one text, charged together before any of them runs, and what is made of them.
+
+    It is known by the name of their batch: who asks the same questions as a batch has paid for it.
+    """
+
+    parts: tuple[Question, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(each.database is not self.database for each in self.parts):
+            parts = tuple(replace(each, database=self.database) for each in self.parts)
+            object.__setattr__(self, "parts", parts)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return self.parts
+
+    @property
+    def is_free(self) -> bool:
+        return self.plan.is_free
+
+    @property
+    def price(self) -> Guarantee:
+        return self.database.ledger.price_of(self.spend, self.slack)
+
+    @property
+    def whole(self) -> Guarantee:
+        price = self.price
+        return price.of(sum((each.whole.amount for each in self.parts), Fraction(0)), price.delta)
+
+    @property
+    def slack(self) -> Fraction:
+        return sum((each.slack for each in self.parts), Fraction(0))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return names.batch([each.keys for each in self.parts])
+
+    def keys_of(self, reading: int) -> tuple[str, ...]:
+        return names.batch([each.keys_of(reading) for each in self.parts])
+
+    def formerly(self, plans: Sequence[Plan]) -> str:
+        return former.batch([self.database.names.former(plan) for plan in plans])
+
+    def answers(self, text: str, reading: int) -> bool:
+        """Whether this is what was asked by a text, as it was once understood."""
+        return all(each.is_meant_by(text, reading) for each in self.parts)
+
+    @property
+    def wrong_readings(self) -> tuple[int, ...]:
+        return ()
+
+    def explain(self) -> Explanation:
+        stored = self.stored()
+        parts = [each._explained(None) for each in self.parts]
+        if stored is not None:
+            kept = zip(self.parts, stored.parts, strict=True)
+            parts = [each._explained(Stored(stored.receipt, (part,), ())) for each, part in kept]
+        query = self.query
+        return replace(
+            parts[0],
+            question=self.text,
+            plan=self.plan,
+            engine_sql=";\n".join(each.engine_sql for each in self.parts),
+            gains=self.database.said.gains(query, self.units, paid=stored is not None),
+            beside=tuple(parts[1:]),
+            together=self.price,
+            breaks="" if stored is not None else self.breaks,
+            too_small="" if stored is not None else too_small(self.database.policy, [self.whole]),
+        )
+
+    def _shown(self, stored: Stored) -> Release:
+        first, *others = shown(self.database, stored)
+        whole = replace(first, plan=self.plan, beside=tuple(others), together=stored.receipt.price)
+        return self._beside_public(whole)
+
+
+def joint(keeper: Keeper, statement: Statement, policy: Policy, spend: Guarantee, plan: Plan) -> Joint:
+    """The questions of one text: each gets the same part of the price."""
+    count = max(sum(not each.is_free for each in plan.all), 1)
+    share = Fraction(math.floor(spend.amount / count * FINEST), FINEST)
+    delta = Fraction(math.floor(spend.delta / count * FINEST_DELTA), FINEST_DELTA)
+    each = spend.of(share, delta)
+    parts = tuple(asked(keeper, replace(statement, part=i), policy, each) for i in range(len(plan.all)))
+    first = parts[0]
+    return Joint(
+        keeper, statement.sql, plan, first.query, first.derivations, first.compiled,
+        declared=plan, statement=statement, policy=policy, parts=parts,
+    )  # fmt: skip
 
 
 def asked(
@@ -243,6 +348,14 @@ def asked(
 ) -> Question:
     """A question under a policy. What cannot be answered is refused here: free, and no row is read."""
     first = plan = statement.plan(policy, keeper.measuring)
+    if plan.outer is not None:
+        check_above(plan, statement.written, keeper.source)
+    if plan.beside:
+        if tuned_for is not None:
+            raise InvalidParameter(
+                "tune", "with several questions", "tune first (db.tune), or ask each by itself"
+            )
+        return joint(keeper, statement, policy, spend, plan)
     fitting = resolve(policy, plan, spend)
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
         plan = statement.plan(fitting, keeper.measuring)

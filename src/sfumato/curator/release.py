@@ -9,20 +9,23 @@ import json
 import math
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import show
+from sfumato.curator.above import Below, rows_above
 from sfumato.curator.intervals import Errors
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.measures import Kinds, Selected
-from sfumato.queries.plan import Chosen, Combined, Expression, Having, KeyOf, Plan, Weighted
+from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
+from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted
 from sfumato.queries.words import spoken
+from sfumato.sources.apart import ShownTable
 from sfumato.utility.gain import guess, nearness, weighted
 
 if TYPE_CHECKING:
@@ -34,9 +37,11 @@ if TYPE_CHECKING:
 
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Calibration
+    from sfumato.curator.linear import Ends
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Outer
     from sfumato.queries.relations import Join
     from sfumato.utility.gain import Gain
 
@@ -73,6 +78,9 @@ class Release:
     left: Guarantee
     analyst: str = ""
     gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
+    beside: tuple[Release, ...] = ()  # of the other questions that its plan makes something of
+    public: tuple[ShownTable, ...] = ()  # of public tables that stand beside them there
+    together: Guarantee | None = None  # what all of them cost, if there are several
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -84,6 +92,10 @@ class Release:
     def exact(self, level: str | float | Fraction = LEVEL) -> list[dict[str, Value | Cell | None]]:
         """Every row with unrounded cells, ordered and limited as asked."""
         tail = 1 - _level(level)
+        if self.plan.shows_nothing:
+            return []
+        if self.plan.outer is not None:
+            return self._above(self.plan.outer, tail)
         groups, vectors, times = self._rolled(self._groups(), self._vectors())
         if self.plan.selects:
             tail /= max(len(groups), 1)  # rows picked by noisy values: all intervals must hold at once
@@ -103,6 +115,27 @@ class Release:
         columns = {output.name: column(output.expression) for output in self.plan.outputs}
         shown = self._shown(errors, groups, vectors)
         return [{name: cell(g) for name, cell in columns.items()} for g in shown]
+
+    def _above(self, outer: Outer, tail: Fraction) -> list[dict[str, Value | Cell | None]]:
+        """What is made of the shown rows of this release, and of those beside it."""
+        first = replace(self, plan=self.plan.all[0], beside=(), public=())
+        below = [each._below() for each in (first, *self.beside)]
+        rows = []
+        for row in rows_above(outer.query, below, self.public, tail):
+            cells: dict[str, Value | Cell | None] = {}
+            for column, (value, ends) in zip(outer.query.columns, row, strict=True):
+                shown = value if ends is None else Cell(_fraction(value), *_holding(ends, value))
+                cells[column.name] = shown
+            rows.append(cells)
+        return rows
+
+    def _below(self) -> Below:
+        """Its shown rows, as something is made of them."""
+        _, vectors, times = self._rolled(self._groups(), self._vectors())
+        rows, names = self.rows(), [column.name for column in self.plan.columns]
+        columns = tuple([row[name] for row in rows] for name in names)
+        table = ShownTable(tuple(column.kind for column in self.plan.columns), columns)
+        return Below(self.plan, self.query, table, vectors, times)
 
     def guesses(
         self,
@@ -228,9 +261,10 @@ class Release:
     def columns(self) -> list[str]:
         """The names of the columns of `rows()`."""
         names: list[str] = []
-        for output in self.plan.outputs:
-            is_key = is_label(output.expression)
-            names += [output.name] if is_key else [output.name, f"{output.name}_low", f"{output.name}_high"]
+        for each in self.plan.columns:
+            names += (
+                [each.name, f"{each.name}_low", f"{each.name}_high"] if each.has_interval else [each.name]
+            )
         return names
 
     @property
@@ -241,7 +275,7 @@ class Release:
     @property
     def guarantee(self) -> Guarantee:
         """What the release proves when one unit comes or goes."""
-        return self.query.guarantee()
+        return self.together or self.query.guarantee()
 
     # Words --------------------------------------------------------------------------------------------
 
@@ -254,6 +288,8 @@ class Release:
         currency, number = self.left.currency, self.receipt.number
         whose = f"for {self.analyst!r}" if self.analyst else f"in {self.database!r}"
         left = f"{currency.capitalize()} {decimal(self.left.amount)} left {whose}."
+        if number == 0:
+            return f"Free: nothing that the data hold is shown. {left}"
         if self.cost.amount == 0:
             return f"Free: answered from receipt {number}, already paid. {left}"
         return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}). {left}"
@@ -304,17 +340,18 @@ class Release:
         rows, decimals = self._rounded(level)
         headers: list[str] = []
         left: list[bool] = []
-        for output in self.plan.outputs:
-            is_key = is_label(output.expression)
-            headers += [output.name] if is_key else [output.name, f"{_percent(level)} interval"]
-            left += [True] if is_key else [False, False]
+        for column in self.plan.columns:
+            number = column.kind in ("integer", "number") and not isinstance(column.expression, KeyOf)
+            headers += [column.name, f"{_percent(level)} interval"] if column.has_interval else [column.name]
+            left += [False, False] if column.has_interval else [not number]
         body: list[list[str]] = []
         for row in rows:
             line: list[str] = []
-            for output in self.plan.outputs:
-                name = output.name
-                if is_label(output.expression):
-                    line.append("(all)" if row[name] is None else str(row[name]))
+            for column in self.plan.columns:
+                name = column.name
+                if not column.has_interval:
+                    is_total = row[name] is None and isinstance(column.expression, KeyOf)
+                    line.append("(all)" if is_total else "" if row[name] is None else str(row[name]))
                     continue
                 ends = ("", "_low", "_high")
                 value, low, high = (show.number(row[name + end], decimals[name]) for end in ends)
@@ -337,7 +374,7 @@ class Release:
                     flat[f"{name}_low"] = _outward(cell.low, decimals[name], -1)
                     flat[f"{name}_high"] = _outward(cell.high, decimals[name], +1)
                 else:
-                    flat[name] = cell
+                    flat[name] = float(f"{cell:.12g}") if isinstance(cell, float) else cell
             rows.append(flat)
         return rows, decimals
 
@@ -374,7 +411,7 @@ class Release:
     def _decimals(self, table: list[dict[str, Value | Cell | None]]) -> dict[str, int]:
         """How many decimals each column shows: enough for a hundredth of its narrowest interval."""
         found: dict[str, int] = {}
-        for output in self.plan.outputs:
+        for output in self.plan.columns:
             cells = [cell for row in table if isinstance(cell := row[output.name], Cell)]
             values = [cell.value for cell in cells if cell.value is not None]
             if all(value.denominator == 1 for value in values):
@@ -434,6 +471,18 @@ class Releases:
 def is_label(expression: Expression) -> bool:
     """Whether a column holds names and not numbers: a key, or a most common value."""
     return isinstance(expression, KeyOf) or (isinstance(expression, Chosen) and expression.low is None)
+
+
+def _fraction(value: Any) -> Fraction | None:
+    return None if value is None else Fraction(value)
+
+
+def _holding(ends: Ends, value: Any) -> Ends:
+    """The ends, and the value itself between them: it is made of rounded numbers."""
+    if value is None:
+        return ends
+    near = float(value)
+    return min(ends[0], near), max(ends[1], near)
 
 
 def write_key(group: tuple[Value, ...]) -> str:

@@ -21,11 +21,11 @@ from sfumato.errors import InvalidParameter, PromiseBroken
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.cells import Clamp
+from sfumato.queries.columns import domain_of
 from sfumato.queries.declared import Measured, TunedColumn, Tuning
 from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.measures import Octaves
 from sfumato.queries.plan import Plan
-from sfumato.queries.rows import domain_of
 from sfumato.queries.statement import parse, read
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Uses
 from sfumato.queries.measures import Distinct, Moments, PersonCount, Sum
-from sfumato.queries.plan import (
+from sfumato.queries.plan import Compared
+from sfumato.queries.relations import Scan
+from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
-    Compared,
     Expression,
     Function,
     KeyOf,
@@ -32,7 +33,6 @@ from sfumato.queries.plan import (
     Released,
     Weighted,
 )
-from sfumato.queries.relations import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

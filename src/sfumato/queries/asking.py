@@ -8,36 +8,33 @@ import math
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+from sfumato.errors import QueryRefused
 from sfumato.queries.domains import call
-from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar, Unusable, parts_of, possible
-from sfumato.queries.measures import Measure, Moments, Selected, Sum
-from sfumato.queries.plan import (
-    Aggregate,
-    Arithmetic,
-    Chosen,
-    Combined,
-    Compared,
-    Expression,
-    Function,
-    Having,
-    Key,
-    KeyOf,
-    Name,
-    Number,
-    Output,
-    Plan,
-    Sorting,
+from sfumato.queries.expressions import (
+    Call,
+    Constant,
+    Domain,
+    Field,
+    Scalar,
+    Unusable,
+    constant,
+    parts_of,
+    possible,
 )
-from sfumato.queries.reading import COMPARISONS, Reader, Scope, is_own
+from sfumato.queries.measures import Measure, Moments, Selected, Sum
+from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
+from sfumato.queries.reading import COMPARISONS, Reader, is_own
 from sfumato.queries.relations import Where
 from sfumato.queries.rewrite import Rewriting, grouping, rewrite
-from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, FromReader, grouped, positional
+from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, FromReader
+from sfumato.queries.scopes import Scope, grouped, positional
+from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, KeyOf, Number
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from sfumato.queries.declared import Value
     from sfumato.queries.relations import Relation
@@ -58,6 +55,9 @@ _NAMES: dict[str, Name] = {
     "CovarPop": "covar_pop",
     "CovarSamp": "covar_samp",
     "Corr": "corr",
+    "RegrSlope": "regr_slope",
+    "RegrIntercept": "regr_intercept",
+    "RegrR2": "regr_r2",
     "Mode": "mode",
 }
 _CALLED = {"PercentileCont": "quantile", "PercentileDisc": "quantile", "ApproxQuantile": "quantile"}
@@ -81,11 +81,11 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite) -> Plan:
         told = "only SELECT is answered"
         text.refuse(tree, told, "Write: SELECT COUNT(*) FROM YOUR_TABLE", name=tree.kind)
     reader = Reader(text)
-    return _Asking(text, reader, tree, measuring).plan(FromReader(text, reader))
+    return Asking(text, reader, tree, measuring).plan(FromReader(text, reader))
 
 
 @dataclass(slots=True)
-class _Asking:
+class Asking:
     """One pass over one statement."""
 
     text: Text
@@ -95,6 +95,7 @@ class _Asking:
     scope: Scope = field(default_factory=lambda: Scope(()))
     keys: tuple[Key, ...] = ()
     rewriting: Rewriting = field(default_factory=lambda: Rewriting(()))
+    is_below: bool = False  # something stands above it, which shows what it likes
 
     def plan(self, rows: FromReader) -> Plan:
         select, text = self.select, self.text
@@ -138,6 +139,82 @@ class _Asking:
         self.reader.check_digits(plan, select)
         return plan
 
+    def below(self, rows: FromReader, named: dict[str, Node]) -> tuple[Plan, list[Aggregate]]:
+        """The question that stands below what is shown: with keys k0, ... and aggregates a0, ..."""
+        select, text, self.is_below = self.select, self.text, True
+        kept = {
+            name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")
+        }
+        relation, self.scope = rows.of(Node("Select", kept, select.start, select.end), named)
+        self.keys, sets = self.read_keys(relation)
+        found: dict[Aggregate, Node] = {}
+        for node in self.measured():
+            found.setdefault(self.aggregate(node), node)
+        if not found and not self.keys:
+            advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
+            text.refuse(select, "the query has no aggregate", advice)
+        self.check_size()
+        private = any(key.values is None for key in self.keys)
+        size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
+        self.rewriting = self.rewritten(found, relation, size) if found else Rewriting(())
+        if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
+            self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
+        aggregates = list(found)
+        outputs = [Output(f"k{i}", KeyOf(i)) for i in range(len(self.keys))]
+        outputs += [Output(f"a{i}", self.rewriting.shown(each)) for i, each in enumerate(aggregates)]
+        plan = Plan(
+            relation=relation,
+            keys=self.keys,
+            measures=self.rewriting.measures,
+            outputs=tuple(outputs),
+            sets=self.checked(sets),
+            wanted=tuple(aggregates),
+            repairs=tuple(sorted(self.reader.repaired)),
+        )
+        self.reader.check_digits(plan, select)
+        return plan, aggregates
+
+    def measured(self) -> Iterator[Node]:
+        """The aggregates of what is shown, and of what windows over it look at."""
+        for item in self.select.nodes():
+            yield from _added_up(item)
+        for name in ("having", "qualify", "order"):
+            if (clause := self.select.get(name)) is not None:
+                yield from _added_up(clause)
+        for each in self.select.nodes("windows"):
+            yield from _added_up(each)
+
+    def check_size(self) -> None:
+        """Refuse more public groups than can be shown."""
+        size = math.prod(len(key.values or ()) for key in self.keys if key.values is not None)
+        if size > MOST_GROUPS and all(key.values is not None for key in self.keys):
+            self.text.refuse(
+                self.select["group"], f"the keys form {size} groups", f"Stay below {MOST_GROUPS}."
+            )
+
+    def key_index(self, node: Node) -> int | None:
+        """Which key a node spells out, if it does."""
+        inner = bare(node)
+        if not self.keys or inner.kind in ("Literal", "Star", "Null", "Boolean"):
+            return None
+        if inner.kind == "Column" and inner.get("table") is None:
+            names = {name.lower() for source in self.scope.sources for name in source.columns}
+            if inner.name.lower() not in names:
+                inner = grouped(inner, self.select.nodes(), self.text, self.scope)
+        if not _columns(inner):
+            return None
+        try:
+            wanted = _bare_key(Reader(self.text).raw(inner, self.scope))
+        except QueryRefused:
+            return None
+        return next((i for i, key in enumerate(self.keys) if _bare_key(key.expression) == wanted), None)
+
+    def refuse_column(self, node: Node) -> NoReturn:
+        """Refuse a column of rows."""
+        self.reader.find(node, self.scope)
+        advice = f"Rows are never shown. Write COUNT({node.name}), or GROUP BY {node.name}."
+        self.text.refuse(node, f"{node.name} is neither grouped by nor aggregated", advice)
+
     def rewritten(self, aggregates: dict[Aggregate, Node], relation: Relation, size: int) -> Rewriting:
         try:
             return Rewriting(self.measuring(aggregates, relation, size))
@@ -154,12 +231,18 @@ class _Asking:
     def read_keys(self, relation: Relation) -> tuple[tuple[Key, ...], tuple[tuple[int, ...], ...]]:
         """The keys, and by which sets of them totals are shown."""
         group = self.select.get("group")
-        if group is None:
+        items = [item.this if item.kind == "Alias" else item for item in self.select.nodes()]
+        if group is None and (not self.is_below or any(True for _ in self.measured())):
             return (), ()
-        self.text.allow(group)
         conditions = parts_of(relation.condition) if isinstance(relation, Where) else ()
         keys: list[Key] = []
-        plain = group.nodes()
+        if group is None:  # SELECT DISTINCT
+            plain = items
+        else:
+            self.text.allow(group, above=self.is_below)
+            plain = group.nodes()
+        if group is not None and group.arguments.get("all"):
+            plain = [item for item in items if not any(True for _ in _added_up(item))]
         rolled = next((node for node in plain if node.kind in ("Rollup", "Cube")), None)
         if rolled is not None:
             self.text.allow(rolled)
@@ -167,16 +250,40 @@ class _Asking:
                 told = f"{rolled.kind.upper()} is combined with other keys"
                 self.text.refuse(rolled, told, f"Put all keys into it: {rolled.kind.upper()}(a, b).")
             plain = rolled.nodes()
+        listed = next((node for node in plain if node.kind == "GroupingSets"), None)
+        spelled: list[list[Node]] = []
+        if listed is not None:
+            self.text.allow(listed, above=True)
+            if len(plain) > 1:
+                advice = "Put all keys into it: GROUPING SETS ((a, b), (a), ())."
+                self.text.refuse(listed, "GROUPING SETS is combined with other keys", advice)
+            spelled = [_set_of(each) for each in listed.nodes()]
+            plain = [node for each in spelled for node in each]
         for node in plain:
             target = grouped(node, self.select.nodes(), self.text, self.scope)
             if any(each.kind in AGGREGATES for each in target.walk()):
                 self.text.refuse(target, "GROUP BY takes no aggregate", "Group by columns of the rows.")
+            if self.is_below and not _columns(target):
+                continue  # one value for all
             found = self.reader.raw(target, self.scope)
             key = self.read_key(found, target, conditions)
             if any(key.expression == other.expression for other in keys):
+                if self.is_below:
+                    continue
                 self.text.refuse(target, "GROUP BY names this twice", "Name it once.")
             keys.append(key)
+        if listed is not None:
+            return tuple(keys), tuple(dict.fromkeys(self.set_of(each, keys) for each in spelled))
         return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
+
+    def set_of(self, nodes: list[Node], keys: list[Key]) -> tuple[int, ...]:
+        """Which keys one of GROUPING SETS has."""
+        found = set()
+        for node in nodes:
+            target = grouped(node, self.select.nodes(), self.text, self.scope)
+            wanted = _bare_key(Reader(self.text).raw(target, self.scope))
+            found.add(next(i for i, key in enumerate(keys) if _bare_key(key.expression) == wanted))
+        return tuple(sorted(found))
 
     def checked(self, sets: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """Totals are sums of what is released for the groups: of some measures there are none."""
@@ -196,6 +303,9 @@ class _Asking:
         if isinstance(found, Field) and found.unit:
             advice = "Group by something that many people share."
             self.text.refuse(node, "each group would be one person", advice)
+        if isinstance(found, Field) and self.names_a_row(found):
+            advice = "Group by something that many people share."
+            self.text.refuse(node, "each group would be rows of one person", advice)
         if isinstance(found, Constant):
             self.text.refuse(node, "GROUP BY takes columns and expressions of them", "Leave it out.")
         values = _narrowed(found, conditions, possible(found))
@@ -208,6 +318,15 @@ class _Asking:
             found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
         return Key(found, values)
 
+    def names_a_row(self, found: Field) -> bool:
+        """Whether the policy says that a value belongs to one person: it is what a reference refers to."""
+        policy = self.text.policy
+        ends = {table.through for table in policy.tables if table.through is not None}
+        own = policy.table(found.origin[0])
+        return found.origin in ends or (
+            own is not None and own.through is not None and own.unit == found.origin[1]
+        )
+
     # Aggregates ---------------------------------------------------------------------------------------
 
     def aggregates(self) -> dict[Aggregate, Node]:
@@ -219,7 +338,7 @@ class _Asking:
                 waiting.append(clause)
         while waiting:
             node = waiting.pop()
-            if _is_aggregate(node):
+            if is_aggregate(node):
                 found.setdefault(self.aggregate(node), node)
                 continue
             for value in node.arguments.values():
@@ -248,6 +367,13 @@ class _Asking:
             return Aggregate("count", (self.only_if(condition, self.only_if(holds, ONE, node), node),))
         if node.kind == "Count":
             return self.count(node, inner_node, condition)
+        if node.kind == "ApproxDistinct":
+            return self.distinct([inner_node], node, condition, skip=True)
+        if node.kind == "AnyValue":
+            told = f"{word(node)} would be a value of one person"
+            text.refuse(
+                node, told, "In a subquery with GROUP BY the person it is answered; else use MODE or MIN."
+            )
         if node.kind in ("LogicalOr", "LogicalAnd"):
             text.refuse(
                 node, f"{word(node)} would reveal something about single people", "Write COUNT_IF(condition)."
@@ -280,9 +406,20 @@ class _Asking:
                 return Aggregate("count", () if condition is None else (self.only_if(condition, ONE, node),))
             return Aggregate("count", (self.only_if(condition, value, node),))
         text.allow(inner)
-        if len(inner.nodes()) != 1:
-            text.refuse(node, "COUNT(DISTINCT) takes one expression", "Count one at a time.")
-        value = reader.raw(inner.nodes()[0], scope)
+        listed, skip = inner.nodes(), True
+        if len(listed) == 1 and bare(listed[0]).kind == "Tuple":
+            listed, skip = bare(listed[0]).nodes(), False
+        elif len(listed) == 1 and (tuple_ := _tuple_without_nulls(listed[0])) is not None:
+            listed = tuple_
+        return self.distinct(listed, node, condition, skip=skip)
+
+    def distinct(self, listed: list[Node], node: Node, condition: Scalar | None, *, skip: bool) -> Aggregate:
+        """How many different values there are, or combinations: with those that lack a part, or not."""
+        if len(listed) != 1:
+            return Aggregate(
+                "distinct", (self.only_if(condition, self.together(listed, node, skip=skip), node),)
+            )
+        value = self.reader.raw(listed[0], self.scope)
         if is_own(value):
             return Aggregate("people", () if condition is None else (self.only_if(condition, ONE, node),))
         if isinstance(value, Field) and value.unit == "maybe":
@@ -291,6 +428,20 @@ class _Asking:
         if owned is not None:
             return Aggregate("people", (self.only_if(condition, owned, node),))
         return Aggregate("distinct", (self.only_if(condition, value, node),))
+
+    def together(self, listed: list[Node], node: Node, *, skip: bool) -> Scalar:
+        """Several values as one text, which is the same just where all of them are."""
+        call, parts, there = self.reader.call, [], []
+        for each in listed:
+            value = self.reader.raw(each, self.scope)
+            told = value if value.domain.kind == "text" else call(each, "to text", value)
+            length = call(each, "to text", call(each, "length", told))
+            whole = call(each, "concat", length, constant(":", "text"), told)
+            missing = call(each, "is null", value)
+            parts.append(call(each, "case", missing, constant("-", "text"), whole))
+            there.append(call(each, "not", missing))
+        found = call(node, "concat", *parts)
+        return self.only_if(self.reader.all_of(node, there, "and"), found, node) if skip else found
 
     def within_group(self, node: Node, condition: Scalar | None) -> Aggregate:
         inner, order = node.this, node.expression
@@ -336,24 +487,13 @@ class _Asking:
             if item.kind == "Alias":
                 self.text.allow(item)
             node = item.this if item.kind == "Alias" else item
-            name = item.alias if item.kind == "Alias" else self.name(node, position)
+            name = item.alias if item.kind == "Alias" else name_of(node, position)
             outputs.append(Output(_free_name(name, outputs), self.expression(node)))
         return tuple(outputs)
 
-    def name(self, node: Node, position: int) -> str:
-        if node.kind == "Column":
-            return node.name
-        if node.kind in AGGREGATES:
-            inner = node.get("this")
-            if inner is not None and inner.kind == "Distinct" and inner.nodes():
-                inner = inner.nodes()[0]
-            told = _CALLED.get(node.kind, _NAMES.get(node.kind, node.kind.lower()))
-            return f"{told}_{inner.name}" if inner is not None and inner.kind == "Column" else told
-        return f"column_{position}"
-
     def expression(self, node: Node) -> Expression:
         """A column of the result: a key, or arithmetic on released numbers."""
-        if _is_aggregate(node):
+        if is_aggregate(node):
             return self.rewriting.shown(self.aggregate(node))
         key = self.key(node)
         if key is not None:
@@ -388,16 +528,14 @@ class _Asking:
         if node.kind == "Star" or (node.kind == "Column" and node.this.kind == "Star"):
             self.text.refuse(node, "* would show rows", _ROWS)
         if node.kind == "Column":
-            self.reader.find(node, self.scope)
-            advice = f"Rows are never shown. Write COUNT({node.name}), or GROUP BY {node.name}."
-            self.text.refuse(node, f"{node.name} is neither grouped by nor aggregated", advice)
+            self.refuse_column(node)
         return self.text.refuse(
             node, f"{word(node)} is not supported in SELECT", "Use keys, numbers and aggregates."
         )
 
     def key(self, node: Node) -> KeyOf | None:
         """The key that a node spells out, if it does."""
-        if not self.keys or any(_is_aggregate(each) for each in node.walk()):
+        if not self.keys or any(is_aggregate(each) for each in node.walk()):
             return None
         inner = bare(node)
         if inner.kind in ("Literal", "Star"):
@@ -461,7 +599,7 @@ class _Asking:
     def alias_or(self, node: Node) -> Expression:
         """An expression, or the alias of a selected one."""
         node = bare(node)
-        if node.kind == "Column" and node.get("table") is None:
+        if node.kind == "Column" and node.get("table") is None and self.key_index(node) is None:
             for item in self.select.nodes():
                 if item.kind == "Alias" and item.alias.lower() == node.name.lower():
                     return self.number_shown(item.this)
@@ -485,8 +623,12 @@ class _Asking:
             return self.expression(item.this if item.kind == "Alias" else item)
         if node.kind == "Column" and node.get("table") is None:
             for output in outputs:
-                if output.name.lower() == node.name.lower():
+                if output.name == node.name:
                     return output.expression
+            index = self.key_index(node)
+            alike = [output for output in outputs if output.name.lower() == node.name.lower()]
+            if alike and index is None:
+                return alike[0].expression
         return self.expression(node)
 
     def limit(self) -> int | None:
@@ -494,16 +636,12 @@ class _Asking:
         if node is None:
             return None
         self.text.allow(node)
-        number = bare(node.expression)
-        if number.kind == "Cast" and number["to"].text() in ("INT", "BIGINT"):  # as some tools write it
-            number = bare(number.this)
-        if (
-            number.kind != "Literal"
-            or number.arguments.get("is_string")
-            or not re.fullmatch(r"\d{1,9}", number.text())
-        ):
-            self.text.refuse(number, "LIMIT takes a whole number", "Write for example: LIMIT 10")
-        return int(number.text())
+        return whole_number(node.expression, "LIMIT", self.text)
+
+
+def _set_of(node: Node) -> list[Node]:
+    """The keys of one of GROUPING SETS."""
+    return node.nodes() if node.kind == "Tuple" else [bare(node)]
 
 
 def _sets(kind: str, count: int) -> tuple[tuple[int, ...], ...]:
@@ -517,8 +655,53 @@ def _sets(kind: str, count: int) -> tuple[tuple[int, ...], ...]:
     return ()
 
 
-def _is_aggregate(node: Node) -> bool:
+def name_of(node: Node, position: int) -> str:
+    """What an item is called that has no name."""
+    if node.kind == "Column":
+        return node.name
+    if node.kind in AGGREGATES:
+        inner = node.get("this")
+        if inner is not None and inner.kind == "Distinct" and inner.nodes():
+            inner = inner.nodes()[0]
+        told = _CALLED.get(node.kind, _NAMES.get(node.kind, node.kind.lower()))
+        return f"{told}_{inner.name}" if inner is not None and inner.kind == "Column" else told
+    return f"column_{position}"
+
+
+def _added_up(node: Node) -> Iterator[Node]:
+    """The aggregates in an expression: not those that look at a window, but what stands in them."""
+    if node.kind == "Window":
+        inner = node.this
+        while inner.kind in ("Filter", "IgnoreNulls"):
+            inner = inner.this
+        parts = [inner, *node.nodes("partition_by"), *([node["order"]] if node.get("order") else [])]
+        for part in parts:
+            for each in part.parts if part is inner else (part,):
+                yield from _added_up(each)
+    elif is_aggregate(node):
+        yield node
+    elif node.kind not in ("Subquery", "Select"):
+        for each in node.parts:
+            yield from _added_up(each)
+
+
+def is_aggregate(node: Node) -> bool:
+    """Whether rows are added up by it."""
     return node.kind in AGGREGATES or node.kind in ("Filter", "WithinGroup")
+
+
+def whole_number(node: Node, clause: str, text: Text) -> int:
+    """The number of LIMIT and its kin."""
+    number = bare(node)
+    if number.kind == "Cast" and number["to"].text() in ("INT", "BIGINT"):  # as some tools write it
+        number = bare(number.this)
+    if (
+        number.kind != "Literal"
+        or number.arguments.get("is_string")
+        or not re.fullmatch(r"\d{1,9}", number.text())
+    ):
+        text.refuse(number, f"{clause} takes a whole number", f"Write for example: {clause} 10")
+    return int(number.text())
 
 
 def _columns(node: Node) -> bool:
@@ -543,6 +726,18 @@ def _person_if(value: Scalar) -> Scalar | None:
     if all(_is_null(each) for each in ones):
         return None
     return call("case", *(each for pair in zip(pairs[0::2], ones, strict=False) for each in pair), ones[-1])
+
+
+def _tuple_without_nulls(node: Node) -> list[Node] | None:
+    """The parts of CASE WHEN a IS NULL THEN NULL ... ELSE (a, b) END, as some dialects mean (a, b)."""
+    inner = bare(node)
+    default = inner.get("default") if inner.kind == "Case" else None
+    if default is None or bare(default).kind != "Tuple":
+        return None
+    parts = bare(default).nodes()
+    ifs = inner.nodes("ifs")
+    nulls = [each for each in ifs if each.this.kind == "Is" and each["true"].kind == "Null"]
+    return parts if len(nulls) == len(ifs) == len(parts) else None
 
 
 def _is_null(scalar: Scalar) -> bool:

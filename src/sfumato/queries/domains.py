@@ -32,9 +32,10 @@ from sfumato.queries.expressions import (
     grid_of,
     named,
 )
-from sfumato.queries.functions import PARTS, truncated
+from sfumato.queries.functions import PARTS, apply, truncated
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Sequence
 
     from sfumato.queries.declared import Kind
@@ -58,6 +59,8 @@ _PRINTED = {
     "to integer": (3,),
     "to decimal": (3, 1),
     "length": (2,),
+    "position": (2, 2),
+    "ln": (2,),
     "nullif": (2, 1),
     "trunc": (1, 2),
 }
@@ -381,7 +384,7 @@ def longest(text: Scalar) -> int | None:
             return count if known is None else min(known, count)
         case Call("to text", (inner,)):
             return {"integer": 20, "boolean": 5, "date": 10}.get(inner.domain.kind, longest(inner))
-        case Call("trim" | "strip" | "nullif", (inner, *_)):
+        case Call("trim" | "strip" | "nullif" | "split part" | "regexp extract", (inner, *_)):
             return longest(inner)
         case Call("concat", parts):
             lengths = [longest(each) for each in parts]
@@ -432,7 +435,7 @@ def _trunc(unit: Scalar, a: Scalar) -> Domain:
     return Domain(domain.kind, since=truncated(str(unit.value), since), until=until)
 
 
-PER_DAY = {"day": 1, "hour": 24, "minute": 1440, "second": 86400}
+PER_DAY = {"day": 1, "hour": 24, "minute": 1440, "second": 86400, "microsecond": 86400 * 10**6}
 DAYS_IN = {"month": (28, 31), "quarter": (84, 92), "year": (365, 366)}  # at least, at most
 
 
@@ -450,6 +453,78 @@ def _difference(unit: Scalar, a: Scalar, b: Scalar) -> Domain:
     fewest, most = DAYS_IN[word]
     low, high = low // (fewest if low < 0 else most) - 1, -(-high // (most if high < 0 else fewest)) + 1
     return Domain("integer", Fraction(low), Fraction(high))
+
+
+def _moved(unit: Literal["day", "month", "second"]) -> Rule:
+    """A date or a moment some time later: it must stay within the calendar."""
+    size = 86400 if unit == "second" else 1
+
+    def rule(a: Scalar, by: Scalar) -> Domain:
+        domain, (low, high) = _temporal(a), bounds(by)
+        if unit == "second" and a.domain.kind != "timestamp":
+            raise Unusable("a date has no time of day", "Add days, months or years; or use a timestamp.")
+        since, until = domain.since or FIRST, domain.until or LAST
+        try:
+            ends = [_later(since, math.floor(low / size), unit), _later(until, math.ceil(high / size), unit)]
+        except (OverflowError, ValueError):
+            ends = []
+        if not ends or not FIRST <= ends[0] <= ends[1] <= LAST:
+            told = "the result may lie outside of the years 1 to 9999"
+            raise Unusable(told, "Let the owner declare bounds of the column: low and high.", _field_of(a))
+        return Domain(a.domain.kind, since=ends[0], until=ends[1])
+
+    return rule
+
+
+def _later(day: datetime.date, count: int, unit: str) -> datetime.date:
+    function = "add months" if unit == "month" else "add days"
+    found: datetime.date = apply(function, [day, count])
+    return found
+
+
+def _field_of(a: Scalar) -> Field | None:
+    inner = a.arguments[0] if isinstance(a, Call) and a.function == "sane" else a
+    return inner if isinstance(inner, Field) and inner.domain.since is None else None
+
+
+def _logarithm(a: Scalar) -> Domain:
+    low, high = bounds(a)
+    if low <= 0:
+        told = f"{named(a)} may be zero or less, so its logarithm has no bounds"
+        raise Unusable(told, "Keep it above zero: LN(GREATEST(x, 1)).")
+    return _domain("number", _outside(math.log(low), -1), _outside(math.log(high), 1))
+
+
+def _exponential(a: Scalar) -> Domain:
+    low, high = bounds(a)
+    if high > 36:
+        raise Unusable("the result can be larger than 2^53", "Keep it below 36: EXP(LEAST(x, 30)).")
+    return _domain("number", max(_outside(math.exp(low), -1), Fraction(0)), _outside(math.exp(high), 1))
+
+
+def _power(a: Scalar, b: Scalar) -> Domain:
+    (low, high), (power, other) = bounds(a), bounds(b)
+    if low < 0 or power != other or power < 0 or power > 64:
+        told = "POWER takes a number that is never below zero, and a power from 0 to 64 that is written out"
+        raise Unusable(told, "Write for example: POWER(GREATEST(x, 0), 2), or x * x.")
+    try:
+        ends = [math.pow(float(end), float(power)) for end in (low, high)]
+    except OverflowError:
+        ends = [0.0, math.inf]
+    if ends[1] >= LARGEST:
+        raise Unusable("the result can be larger than 2^53", "Narrow it with LEAST(x, ...).")
+    return _domain("number", max(_outside(ends[0], -1), Fraction(0)), _outside(ends[1], 1))
+
+
+def _outside(end: float, direction: int) -> Fraction:
+    """A little farther out, by more than engines differ in the last digits."""
+    return Fraction(end) + direction * abs(Fraction(end)) / 10**12 + direction * Fraction(1, 10**15)
+
+
+def _positioned(a: Scalar, b: Scalar) -> Domain:
+    _texts(a, b)
+    most = longest(a)
+    return Domain("integer", Fraction(0), None if most is None else Fraction(most))
 
 
 def _to_date(a: Scalar) -> Domain:
@@ -530,10 +605,23 @@ RULES: dict[str, Rule] = {
     "left": _sliced,
     "right": _sliced,
     "length": _length,
+    "split part": _sliced,
+    "replace": _texts,
+    "position": _positioned,
+    "regexp matches": lambda a, *_: replace(_texts(a), kind="boolean"),
+    "regexp replace": _sliced,
+    "regexp extract": _sliced,
+    "ln": _logarithm,
+    "exp": _exponential,
+    "power": _power,
+    "add days": _moved("day"),
+    "add months": _moved("month"),
+    "add seconds": _moved("second"),
     "part": _part,
     "trunc": _trunc,
     "diff": _difference,
     "to date": _to_date,
+    "to timestamp": lambda a: replace(_to_date(a), kind="timestamp"),
     "to number": _to_number,
     "to single": _to_number,
     "to decimal": _to_decimal,

@@ -207,11 +207,13 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
     if expression.function == "clamp":
         return _listed(expression.domain)
     used = fields(expression)
-    if len(used) <= 1:
+    if len(used) <= 1 and not _has_pattern(expression):
         inputs = _inputs(expression, next(iter(used), None))
         results = None if inputs is None else _results(expression, inputs)
         if results is not None:
             return results
+    if expression.domain.kind == "number" and (steps := _stepped(expression)) is not None:
+        return steps
     match expression.function:
         case "case":
             *pairs, otherwise = expression.arguments
@@ -219,6 +221,63 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
         case "coalesce":
             return _union(list(expression.arguments))
     return _listed(expression.domain)
+
+
+def _stepped(expression: Call) -> tuple[Value, ...] | None:
+    """The values of a number that is made of one whole number with few values: FLOOR(x / 10) * 10 + 0.5.
+
+    ROUND(x, 1) is a whole number of tenths.
+    """
+    if expression.function == "round":
+        inner, digits = expression.arguments
+        low, high, places = expression.domain.low, expression.domain.high, apply("to number", [digits.value])  # type: ignore[union-attr]
+        if inner.domain.kind != "number" or low is None or high is None:
+            return None
+        ten = Fraction(10) ** int(places)
+        first, last = math.ceil(low * ten), math.floor(high * ten)
+        return tuple(float(n / ten) for n in range(first, last + 1)) if last - first < MOST_LISTED else None
+    hinge = _hinge(expression)
+    if hinge is None or hinge.domain.low is None or hinge.domain.high is None:
+        return None
+    low_, high_ = math.ceil(hinge.domain.low), math.floor(hinge.domain.high)
+    if high_ - low_ >= MOST_LISTED or _has_pattern(expression):
+        return None
+    return _results(expression, (None, *range(low_, high_ + 1)), hinge)
+
+
+def _hinge(expression: Scalar) -> Call | None:
+    """The whole number through which alone columns come into an expression."""
+    found: set[Call] = set()
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Field():
+                return None
+            case Call(function, arguments) as call:
+                if call.domain.kind == "integer" and function not in (
+                    "clamp",
+                    "+",
+                    "-",
+                    "*",
+                    "negate",
+                    "case",
+                ):
+                    found.add(call)
+                else:
+                    waiting.extend(arguments)
+    return found.pop() if len(found) == 1 else None
+
+
+def _has_pattern(expression: Scalar) -> bool:
+    """Whether a regular expression is in it, which takes Python much longer than it takes engines."""
+    waiting = [expression]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call):
+            if each.function.startswith("regexp"):
+                return True
+            waiting.extend(each.arguments)
+    return False
 
 
 def _inputs(expression: Call, field: Field | None) -> tuple[Value | None, ...] | None:
@@ -247,13 +306,17 @@ def _by_day(expression: Scalar) -> bool:
     return all(_by_day(each) for each in expression.arguments)
 
 
-def _results(expression: Call, inputs: tuple[Value | None, ...]) -> tuple[Value, ...] | None:
+def _results(
+    expression: Call, inputs: tuple[Value | None, ...], hinge: Call | None = None
+) -> tuple[Value, ...] | None:
     found: dict[Value, None] = {}
     for value in inputs:
         try:
-            result = evaluate(expression, value)
+            result = evaluate(expression, value, hinge)
         except (ValueError, OverflowError, TypeError, AttributeError, KeyError):
             return None  # Python has no such value, or no such function
+        if expression.domain.kind == "integer" and isinstance(result, float) and result.is_integer():
+            result = int(result)
         if not isinstance(result, Null):
             found[float(result) if isinstance(result, Fraction) else result] = None
     if len(found) > MOST_LISTED:
@@ -291,8 +354,11 @@ def _days(domain: Domain) -> tuple[datetime.date, ...] | None:
     return tuple(domain.since + datetime.timedelta(days) for days in range(count))
 
 
-def evaluate(expression: Scalar, value: Value | None) -> Outcome:
-    """What an expression is when its only column has this value: the same as in the engine."""
+def evaluate(expression: Scalar, value: Value | None, hinge: Call | None = None) -> Outcome:
+    """What an expression is when its only column has this value, or the part of it that has all columns: the
+    same as in the engine."""
+    if hinge is not None and expression == hinge:
+        return Null.NULL if value is None else float(value) if hinge.domain.held == "double" else value  # type: ignore[arg-type]
     match expression:
         case Field(_, domain) | Constant(_, domain):
             known = value if isinstance(expression, Field) else expression.value
@@ -300,8 +366,16 @@ def evaluate(expression: Scalar, value: Value | None) -> Outcome:
                 return Fraction(round(Fraction(known) * 10**domain.scale), 10**domain.scale)
             return Null.NULL if known is None else known
         case Call(function, arguments):
-            result: Outcome = apply(function, [evaluate(each, value) for each in arguments])
+            result: Outcome = apply(
+                function, [_held(each, evaluate(each, value, hinge)) for each in arguments]
+            )
             return result
+
+
+def _held(expression: Scalar, found: Outcome) -> Outcome:
+    """A value as SQL holds it where it is computed with: FLOOR of a double is a double."""
+    is_whole = isinstance(found, int) and not isinstance(found, bool)
+    return float(found) if is_whole and expression.domain.held == "double" else found  # type: ignore[arg-type]
 
 
 # Bounds --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import datetime
 import enum
 import math
 import operator
+import re
 import struct
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -203,6 +204,41 @@ def _difference(unit: str, a: datetime.date, b: datetime.date) -> int:
     raise ValueError(unit)
 
 
+def _add_days(moment: datetime.date, days: int) -> datetime.date:
+    return moment + datetime.timedelta(days)
+
+
+def _add_months(moment: datetime.date, months: int) -> datetime.date:
+    """So many months later, on the last day of a month that is too short."""
+    whole = moment.year * 12 + moment.month - 1 + months
+    year, month = divmod(whole, 12)
+    last = (datetime.date(year + month // 11, (month + 1) % 12 + 1, 1) - datetime.timedelta(1)).day
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+
+
+def _add_seconds(moment: datetime.datetime, seconds: int) -> datetime.datetime:
+    return moment + datetime.timedelta(seconds=seconds)
+
+
+def _split_part(text: str, by: str, number: int) -> str:
+    parts = text.split(by) if by else [text]
+    return parts[number - 1] if number <= len(parts) else ""
+
+
+def _matches(text: str, pattern: str) -> bool:
+    return re.search(pattern, text, re.ASCII) is not None
+
+
+def _replaced(text: str, pattern: str, by: str, everywhere: bool) -> str:
+    by = re.sub(r"\\(\d)", r"\\g<\1>", by)  # \0 is all that matches, as engines have it
+    return re.sub(pattern, by, text, count=0 if everywhere else 1, flags=re.ASCII)
+
+
+def _extracted(text: str, pattern: str, group: int) -> str:
+    found = re.search(pattern, text, re.ASCII)
+    return "" if found is None else found.group(group) or ""
+
+
 def _to_integer(x: float | Fraction) -> int:
     return round(x) if isinstance(x, float) else _away(Fraction(x))
 
@@ -241,6 +277,9 @@ _EXACT = {
     "to decimal",
     "case",
     "coalesce",
+    "least",
+    "greatest",
+    "nullif",
 }
 _WITH_NULLS: dict[str, Callable[..., Any]] = {
     "and": _and,
@@ -290,10 +329,23 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "left": lambda text, count: text[:count],
     "right": lambda text, count: text[-count:] if count else "",
     "length": len,
+    "replace": lambda text, old, new: text.replace(old, new) if old else text,
+    "split part": _split_part,
+    "position": lambda text, part: text.find(part) + 1,
+    "regexp matches": _matches,
+    "regexp replace": _replaced,
+    "regexp extract": _extracted,
+    "ln": lambda x: math.log(x) if x > 0 else NULL,
+    "exp": math.exp,
+    "power": lambda x, y: math.pow(x, y),
+    "add days": _add_days,
+    "add months": _add_months,
+    "add seconds": _add_seconds,
     "part": _part,
     "trunc": truncated,
     "diff": _difference,
     "to date": _day,
+    "to timestamp": lambda day: datetime.datetime(day.year, day.month, day.day),
     "to number": float,
     "to single": _single,
     "to decimal": _to_decimal,

@@ -29,6 +29,8 @@ FUNCTIONS = {
         *("+", "-", "*", "/", "//", "%", "negate", "abs", "sign", "floor", "ceil", "round", "sqrt"),
         *("least", "greatest", "bucket", "like", "ilike", "starts with", "contains", "lower", "upper"),
         *("trim", "strip", "concat", "substring", "left", "right", "length", "part", "trunc", "diff"),
+        *("add days", "add months", "add seconds", "ln", "exp", "power", "split part", "replace", "position"),
+        *("to timestamp", "regexp matches", "regexp replace", "regexp extract"),
         *("to date", "to number", "to single", "to decimal", "to integer", "to text", "clamp", "sane"),
     )
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.queries.rows import domain_of
+from sfumato.queries.columns import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sfumato.queries.declared import DeclaredColumn
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
 
 TypeName = Literal[
     "int4", "int8", "numeric", "float8", "text", "boolean", "date", "timestamp", "timestamptz", ""
@@ -93,3 +93,8 @@ def common(kinds: Iterable[PgType]) -> PgType:
 def first(kinds: Sequence[PgType]) -> PgType:
     """The type of the first argument; a function may lack all of them, which the reader says."""
     return kinds[0] if kinds else UNKNOWN
+
+
+def columns_of(table: DeclaredTable | None) -> dict[str, PgType]:
+    """The types of the columns of a table."""
+    return {} if table is None else {column.name: type_of(column) for column in table.columns}

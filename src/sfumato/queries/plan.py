@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sfumato.queries.expressions import fields
 from sfumato.queries.relations import scalars_of
+from sfumato.queries.shown import Chosen, Expression, KeyOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.made import MadeKind, MadeQuery
     from sfumato.queries.measures import Measure
     from sfumato.queries.relations import Relation
 
@@ -49,6 +51,9 @@ Name = Literal[
     "covar_pop",
     "covar_samp",
     "corr",
+    "regr_slope",
+    "regr_intercept",
+    "regr_r2",
     "people",
     "distinct",
     "quantile",
@@ -76,86 +81,7 @@ class Aggregate:
         return self.name not in ("people", "distinct", "quantile", "mode")
 
 
-# What is shown: arithmetic on released numbers -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class KeyOf:
-    """The value of a grouping key."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """A released integer: of which measure, and which of the numbers it releases for a group."""
-
-    measure: int
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number the analyst wrote."""
-
-    value: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Weighted:
-    """The sum of released integers, each times a number."""
-
-    terms: tuple[tuple[Fraction, Released], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """left (+ - * /) right; a division by zero has no value."""
-
-    operator: Literal["+", "-", "*", "/"]
-    left: Expression
-    right: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """total/count, kept within public bounds; a count below one row counts as one."""
-
-    total: Weighted
-    count: Weighted
-    low: Fraction
-    high: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A function of released numbers: square, root, abs, round (to digits), even (rounded, from the middle to
-    the even neighbour), least, greatest.
-
-    The least and the greatest have no value where one of their arguments has none; the smallest and the
-    largest, which an analyst asks for, leave it out.
-    """
-
-    name: Literal[
-        "square", "root", "abs", "round", "even", "floor", "ceil", "least", "greatest", "smallest", "largest"
-    ]
-    arguments: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A value chosen for a group, as a place in a public list or on a grid.
-
-    `places` are the released numbers: the value, and where they were bought, the ends of its interval.
-    """
-
-    measure: int
-    place: int
-    low: int | None = None
-    high: int | None = None
-
-
-Expression = KeyOf | Released | Number | Weighted | Arithmetic | Mean | Function | Chosen
+# What is shown ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +121,24 @@ class Sorting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of the result: its name, what its values are, and by which expression if there is one."""
+
+    name: str
+    kind: MadeKind
+    has_interval: bool
+    expression: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """What is made of released rows, in place of these rows."""
+
+    query: MadeQuery
+    is_empty: bool = False  # whatever they are: a tool asks for the columns alone
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The whole question."""
 
@@ -208,6 +152,41 @@ class Plan:
     limit: int | None = None
     wanted: tuple[Aggregate, ...] = ()  # what the measures are for
     repairs: tuple[str, ...] = ()  # what in it was once read otherwise, and wrongly
+    outer: Outer | None = None  # what is shown instead of its rows
+    beside: tuple[Plan, ...] = ()  # further questions that this is made of
+
+    @property
+    def columns(self) -> tuple[ResultColumn, ...]:
+        """The columns of the result."""
+        if self.outer is not None:
+            return tuple(ResultColumn(c.name, c.kind, c.trace is not None) for c in self.outer.query.columns)
+        return tuple(self._column(output) for output in self.outputs)
+
+    def _column(self, output: Output) -> ResultColumn:
+        expression = output.expression
+        match expression:
+            case KeyOf(index):
+                return ResultColumn(output.name, self.keys[index].expression.domain.kind, False, expression)
+            case Chosen(measure, low=None):
+                return ResultColumn(
+                    output.name, self.measures[measure].reads[0].domain.kind, False, expression
+                )
+        return ResultColumn(output.name, "number", True, expression)
+
+    @property
+    def all(self) -> tuple[Plan, ...]:
+        """Every question that is asked, this one first, without what is made of them."""
+        return (replace(self, outer=None, beside=()), *self.beside) if self.outer else (self,)
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether it has no rows whatever is released: LIMIT 0, by which tools ask for the columns."""
+        return self.limit == 0 or (self.outer is not None and self.outer.is_empty)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is measured: it lists public keys, or shows nothing."""
+        return self.shows_nothing or not any(each.measures for each in self.all)
 
     @property
     def private_keys(self) -> bool:

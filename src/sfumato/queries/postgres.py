@@ -32,13 +32,26 @@ from sfumato.queries.pgtypes import (
     UNKNOWN,
     WHOLE,
     PgType,
+    columns_of,
     common,
     first,
-    type_of,
+)
+from sfumato.queries.pgwords import (
+    ALIKE,
+    COMPARING,
+    EXACT_DECIMALS,
+    LOOKING,
+    OF_THEIR_ARGUMENT,
+    ONE_OF,
+    OWN_WORDS,
+    PLACES,
+    SAME,
+    SINGLE,
+    TAKING,
 )
 from sfumato.queries.reading import DIGITS
 from sfumato.queries.rows import AGGREGATES
-from sfumato.queries.syntax import Missing, Node, Text, bare
+from sfumato.queries.syntax import ABOVE, ARGUMENTS, Missing, Node, Text, bare, word
 from sfumato.queries.trees import (
     altered,
     anew,
@@ -46,6 +59,7 @@ from sfumato.queries.trees import (
     folded,
     held_as_double,
     in_last_decimals,
+    is_result,
     is_value,
     listed_in,
     number_of,
@@ -55,50 +69,8 @@ from sfumato.queries.trees import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sfumato.queries.declared import DeclaredTable
 
-_COMPARING = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Between", "In")
-_SAME = {  # what means the same in both, and what comes out of it
-    **dict.fromkeys(("And", "Or", "Not", "Boolean", "Is", "StartsWith", "Contains"), BOOLEAN),
-    **dict.fromkeys(("Lower", "Upper", "Left", "Right", "Substring", "Concat", "DPipe"), TEXT),
-    "Length": INT4,
-    **dict.fromkeys(("LogicalOr", "LogicalAnd"), BOOLEAN),
-    **dict.fromkeys(("Count", "CountIf", "DateDiff"), INT8),
-    **dict.fromkeys(("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second"), INT8),
-    **dict.fromkeys(("DayOfWeek", "DayOfWeekIso", "DayOfYear", "DayOfMonth", "WeekOfYear"), INT8),
-    **dict.fromkeys(("CovarPop", "CovarSamp", "Corr", "Median", "Quantile", "ApproxQuantile"), FLOAT8),
-    **dict.fromkeys(("Null", "Star", "Var", "Tuple", "Array", "DataType", "DataTypeParam"), UNKNOWN),
-    **dict.fromkeys(("Where", "Having", "Group", "Rollup", "Cube", "Limit", "Distinct"), UNKNOWN),
-    **dict.fromkeys(("Any", "All", "Placeholder"), UNKNOWN),
-}
-_OF_THEIR_ARGUMENT = (
-    "Paren",
-    "Neg",
-    "Abs",
-    "Min",
-    "Max",
-    "Mode",
-    "PercentileDisc",
-    "PercentileCont",
-    "Order",
-)
-_ONE_OF = ("Coalesce", "Nullif", "Least", "Greatest")
-_ALIKE = (*_COMPARING, *_ONE_OF, "Add", "Sub", "Mul", "Div", "IntDiv", "Mod", "WidthBucket")  # of one type
-_PLACES = {  # what takes values of a type in one place
-    **{name: {"expression": INT4, "this": TEXT} for name in ("Left", "Right")},
-    "Substring": {"start": INT4, "length": INT4, "this": TEXT},
-    "Round": {"decimals": INT4, "this": PgType("numeric")},
-    "WidthBucket": {"num_buckets": INT4},
-}
-_TAKING = {  # what takes values of one type
-    **dict.fromkeys(("And", "Or", "Not"), BOOLEAN),
-    **dict.fromkeys(("Abs", "Floor", "Ceil", "Sqrt", "Sign"), FLOAT8),
-    **dict.fromkeys(("Like", "ILike", "StartsWith", "Contains", "Concat", "DPipe", "Lower", "Upper"), TEXT),
-    **dict.fromkeys(("PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"), FLOAT8),
-}
 _SUBQUERIES = ("Select", "Union", "Subquery")
-SINGLE = 24  # bits of a FLOAT(n) that is a REAL
-EXACT_DECIMALS = 12  # of a number that a quotient may be compared with: a double tells them apart
 
 Columns = dict[str, PgType]
 
@@ -146,8 +118,10 @@ class _Translation:
 
     # Queries ------------------------------------------------------------------------------------------
 
-    def query(self, node: Node, named: dict[str, Columns], *, is_released: bool) -> tuple[Node, Columns]:
-        """A query and the columns that it gives."""
+    def query(
+        self, node: Node, named: dict[str, Columns], *, is_released: bool, beyond: _Names | None = None
+    ) -> tuple[Node, Columns]:
+        """A query and the columns that it gives; `beyond` are those of the query that it stands in."""
         if node.kind == "Union":
             node, named = self._with(node, named)
             first, columns = self.query(node.this, named, is_released=False)
@@ -157,12 +131,14 @@ class _Translation:
                 name: common((mine, other)) for (name, mine), other in pairs
             }
         if node.kind in ("Subquery", "Paren"):
-            inner, columns = self.query(node.this, named, is_released=False)
+            inner, columns = self.query(node.this, named, is_released=False, beyond=beyond)
             return self._folded(altered(node, this=inner)), columns
         if node.kind != "Select":
             return node, {}
         node, named = self._with(node, named)
         node, names = self._from(node, named)
+        if beyond is not None:
+            names = replace(names, sources=(*names.sources, *beyond.sources))
         return self._select(node, names, named, is_released)
 
     def _with(self, node: Node, named: dict[str, Columns]) -> tuple[Node, dict[str, Columns]]:
@@ -222,9 +198,10 @@ class _Translation:
         if node.kind != "Table" or node.this.kind != "Identifier":
             return node, ("", {})
         alias = node.alias or node.name
-        if (columns_ := named.get(node.name.lower())) is not None:
+        columns_ = None if node.arguments.get("in_schema") else named.get(node.name.lower())
+        if columns_ is not None:
             return node, (alias, columns_)
-        return node, (alias, _columns(self.text.policy.table(node.name)))
+        return node, (alias, columns_of(self.text.policy.table(node.name)))
 
     def _select(
         self, node: Node, names: _Names, named: dict[str, Columns], is_released: bool
@@ -271,8 +248,8 @@ class _Translation:
         self, item: Node, names: _Names, named: dict[str, Columns], is_released: bool
     ) -> tuple[Node, PgType]:
         if item.kind != "Alias":
-            return self.typed(item, names, named, is_released and _is_result(item))
-        inner, kind = self.typed(item.this, names, named, is_released and _is_result(item))
+            return self.typed(item, names, named, is_released and is_result(item))
+        inner, kind = self.typed(item.this, names, named, is_released and is_result(item))
         return self._folded(altered(item, this=inner)), kind
 
     def _group(self, group: Node, names: _Names, named: dict[str, Columns]) -> Node:
@@ -294,9 +271,7 @@ class _Translation:
         def key(node: Node) -> Node:
             if node.this.kind == "Literal":
                 return node
-            return altered(
-                node, this=self.typed(node.this, names, named, is_released and _is_result(node))[0]
-            )
+            return altered(node, this=self.typed(node.this, names, named, is_released and is_result(node))[0])
 
         return altered(order, expressions=[key(each) for each in order.nodes()])
 
@@ -307,7 +282,7 @@ class _Translation:
     ) -> tuple[Node, PgType]:
         """An expression in our SQL, and its type in PostgreSQL; `is_released` where aggregates are shown."""
         if node.kind in _SUBQUERIES:
-            found, columns = self.query(node, named, is_released=False)
+            found, columns = self.query(node, named, is_released=False, beyond=names)
             return found, next(iter(columns.values()), UNKNOWN)
         if node.kind == "Column":
             return self._column(node, names)
@@ -328,20 +303,27 @@ class _Translation:
                 kinds += [kind for _, kind in typed]
                 children += listed
         node = self._folded(altered(node, **parts))
-        for name, kind in _PLACES.get(node.kind, {}).items():
+        for name, kind in PLACES.get(node.kind, {}).items():
+            kind = FLOAT8 if (node.kind, name) == ("Round", "this") and not node.get("decimals") else kind
             self._give(Node("", {"": node.arguments.get(name, "")}), kind)
-        if node.kind in _ALIKE:
+        if node.kind in ALIKE:
             alike = common(kinds)
             self._give(node, alike)
             kinds = [alike if is_value(each) else kind for each, kind in zip(children, kinds, strict=True)]
-        elif (wanted := _TAKING.get(node.kind)) is not None:
+        elif (wanted := TAKING.get(node.kind)) is not None:
             self._give(node, wanted)
         self._check_digits(node, children)
         rule = _RULES.get(node.kind)
         if rule is not None:
             return rule(self, node, kinds, is_released)
-        if node.kind in _SAME:
-            return node, _SAME[node.kind]
+        if node.kind in SAME:
+            return node, SAME[node.kind]
+        if node.kind in ABOVE or node.kind in ARGUMENTS:
+            self.text.refuse(
+                node,
+                f"{word(node)} is not supported in PostgreSQL's dialect",
+                "Leave it out, or write it differently.",
+            )
         return node, UNKNOWN  # whatever else there is: the reader refuses what it does not know
 
     def _case(
@@ -404,6 +386,9 @@ class _Translation:
         table = node.get("table")
         if node.this.kind != "Identifier":
             return node, UNKNOWN
+        if table is None and node.name in OWN_WORDS and not node.this.arguments.get("quoted"):
+            told = f"{node.name} is a word of PostgreSQL, not a column"
+            self.text.refuse(node, told, f'If you mean a column, write: "{node.name}"')
         return node, names.type_of(node.name, table.name if table is not None else "")
 
     def _literal(self, node: Node) -> tuple[Node, PgType]:
@@ -458,6 +443,11 @@ class _Translation:
 
     def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a + b, a - b, a * b, a % b, a // b."""
+        moments = [kind.name for kind in kinds if kind.name in ("date", "timestamp", "timestamptz")]
+        if moments and node.kind == "Sub" and len(moments) == 2:
+            return node, INT4 if moments == ["date", "date"] else UNKNOWN
+        if moments and any(each.kind == "Interval" for each in node.walk()):
+            return node, PgType("timestamptz" if moments == ["date"] else "timestamp")
         found = common(kinds)
         if found.name != "numeric":
             return node, found
@@ -614,6 +604,38 @@ class _Translation:
     def filtered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         return node, first(kinds)
 
+    def looking(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """LAG(x), SUM(x) OVER (...)."""
+        return node, first(kinds)
+
+    def joined_texts(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
+        """a || b, CONCAT: numbers have a form of their own as texts."""
+        if any(kind.name in ("float8", "numeric", "timestamp", "timestamptz") for kind in kinds):
+            told = "PostgreSQL writes numbers and moments as texts in its own way"
+            self.text.refuse(node, told, "Show them in columns of their own.")
+        return node, TEXT
+
+    def replaced(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """REGEXP_REPLACE, where the whole match is called otherwise."""
+        put = bare(node["replacement"])
+        if "\\0" in put.text() or "\\&" in put.text():
+            told = "the whole match is written differently in the two dialects"
+            self.text.refuse(put, told, "Put brackets around the pattern, and write \\1.")
+        return node, TEXT
+
+    def formatted(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """TO_CHAR(x, 'YYYY-MM'), of which the parser makes the codes of STRFTIME."""
+        form = bare(node["format"])
+        told = form.text().replace("FM%B", "\0").replace("FM%A", "\1")
+        if "%B" in told or "%A" in told:
+            advice = "Write: TO_CHAR(x, 'FMMonth'), TO_CHAR(x, 'FMDay')"
+            self.text.refuse(node, "TO_CHAR pads names of months and days with blanks", advice)
+        told = told.replace("\0", "%B").replace("\1", "%A")
+        if re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", told)):
+            known = "YYYY YY MM DD DDD HH24 MI SS Mon FMMonth Dy FMDay"
+            self.text.refuse(node, "this format is not supported", f"Use: {known}")
+        return altered(node, format=altered(form, this=told)), TEXT
+
     def is_(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
         """x IS NOT NULL is one node there."""
         if not node.arguments.get("negate"):
@@ -649,7 +671,7 @@ class _Translation:
             case "DECIMAL":
                 return self._to_numeric(node, kind, given, is_released)
             case "INT" | "BIGINT" | "SMALLINT" | "TINYINT" as name:
-                return self._to_integer(node, kind, INT8 if name == "BIGINT" else INT4)
+                return self._to_integer(node, kind, INT8 if name == "BIGINT" else INT4, is_released)
             case "VARCHAR" | "TEXT" as name:
                 self._check_text(node, kind)
                 node = altered(node, to=altered(target, expressions=None))
@@ -696,11 +718,11 @@ class _Translation:
             self._refuse_rounded(node)
         return node, PgType("numeric", scale)
 
-    def _to_integer(self, node: Node, kind: PgType, target: PgType) -> tuple[Node, PgType]:
+    def _to_integer(self, node: Node, kind: PgType, target: PgType, is_released: bool) -> tuple[Node, PgType]:
         """A numeric is rounded away from zero where it lies in the middle, a double to the even neighbour."""
-        if kind.rounded == "computed":
+        if kind.rounded == "computed" and not is_released:
             self._refuse_rounded(node)
-        if kind.rounded:
+        if kind.rounded or (is_released and kind.name == "numeric"):
             return altered(node, this=anew(node, "Round", this=node.this)), target
         return node, target
 
@@ -742,9 +764,9 @@ _RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node,
     "If": _Translation.either,
     "WidthBucket": _Translation.bucketed,
     **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv"), _Translation.computed),
-    **dict.fromkeys(_COMPARING, _Translation.compared),
-    **dict.fromkeys(_ONE_OF, _Translation.chosen),
-    **dict.fromkeys(_OF_THEIR_ARGUMENT, _Translation.same),
+    **dict.fromkeys(COMPARING, _Translation.compared),
+    **dict.fromkeys(ONE_OF, _Translation.chosen),
+    **dict.fromkeys(OF_THEIR_ARGUMENT, _Translation.same),
     **dict.fromkeys(("Floor", "Ceil"), _Translation.rounded_down),
     **dict.fromkeys(("Like", "ILike"), _Translation.like),
     **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _Translation.truncated),
@@ -764,14 +786,9 @@ _RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node,
     "Count": _Translation.counted,
     "Distinct": _Translation.distinct,
     "Cast": _Translation.cast,
+    **dict.fromkeys(LOOKING, _Translation.looking),
+    **dict.fromkeys(("Concat", "DPipe"), _Translation.joined_texts),
+    **dict.fromkeys(("Ln", "Exp", "Pow"), _Translation.root),
+    "TimeToStr": _Translation.formatted,
+    "RegexpReplace": _Translation.replaced,
 }
-
-
-def _columns(table: DeclaredTable | None) -> Columns:
-    return {} if table is None else {column.name: type_of(column) for column in table.columns}
-
-
-def _is_result(node: Node) -> bool:
-    """Whether something that is selected is computed from what is released; if not, it is a key."""
-    kinds = {each.kind for each in node.walk()}
-    return bool(kinds & AGGREGATES) or "Column" not in kinds

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sfumato.queries import notation
+from sfumato.queries import letters, moments, notation
 from sfumato.queries.domains import call, joined
 from sfumato.queries.expressions import (
     Call,
@@ -21,15 +21,16 @@ from sfumato.queries.expressions import (
     clamped,
     constant,
     evaluate,
+    fields,
 )
 from sfumato.queries.functions import PARTS, UNITS, apply
 from sfumato.queries.precision import decides, decisive
+from sfumato.queries.scopes import FromItem, Scope
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
     from sfumato.queries.plan import Plan
-    from sfumato.queries.relations import Relation
 
 # What gives one of its arguments, or a rounded one, as a double.
 _CHOOSING = ("case", "coalesce", "nullif", "least", "greatest", "round", "to decimal")
@@ -63,27 +64,6 @@ _CASTS: dict[str, Kind] = {
     "DATE": "date",
     "BOOLEAN": "boolean",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FromItem:
-    """Something in FROM: what it is called, its columns by name, and its rows."""
-
-    alias: str
-    columns: dict[str, Scalar] = field(repr=False)
-    relation: Relation
-    merged: frozenset[str] = frozenset()  # by USING with columns before it, whose names they only have
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The names a query can use."""
-
-    sources: tuple[FromItem, ...]
-
-    def names(self) -> list[str]:
-        """Every column, for messages."""
-        return list(dict.fromkeys(name for source in self.sources for name in source.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +111,27 @@ class Reader:
             self.doubted[found] = node
         if self.text.reading > 3 and function in _CHOOSING and any(each.domain.wide for each in arguments):
             self.doubted[found] = node
+        self.check_decimals(node, function, arguments)
         if function == "%" and self.text.reading == 1:
             found = replace(found, domain=replace(found.domain, held=""))
         if (repair := once_wrong(found)) is not None:
             self.repaired.add(repair)
         return found
+
+    def check_decimals(self, node: Node, function: str, arguments: tuple[Scalar, ...]) -> None:
+        """Refuse to round a decimal column that has more digits than are computed with."""
+        if function not in ("round", "to integer", "to decimal"):
+            return
+        for each in fields(arguments[0]):
+            table = self.text.policy.table(each.origin[0])
+            column = None if table is None else table.column(each.origin[1])
+            wide = column is not None and bool(column.scale) and each.domain.scale is None
+            if wide and each.domain.kind == "number" and self.text.reading > 3:
+                told = f"{each.origin[1]} has more digits than are computed with, and the last ones decide"
+                advice = (
+                    "Compute with doubles: CAST(x AS DOUBLE PRECISION); or let the owner narrow its bounds."
+                )
+                self.text.unusable(Misread(told, advice), node)
 
     def check_digits(self, plan: Plan, select: Node) -> None:
         """Refuse numbers of more digits than are computed with, where the last ones decide."""
@@ -171,9 +167,9 @@ class Reader:
         ):
             return self.condition(node, scope)
         if kind in _ARITHMETIC:
+            if kind in ("Add", "Sub") and (found := moments.shifted(self, node, scope)) is not None:
+                return found
             left, right = self.value(node.this, scope), self.value(node.expression, scope)
-            if kind == "Sub" and {left.domain.kind, right.domain.kind} <= {"date", "timestamp"}:
-                text.refuse(node, "dates are not subtracted", "Write: DATE_DIFF('day', earlier, later)")
             return self.call(node, _ARITHMETIC[kind], left, right)
         if kind in _PLAIN:
             return self.call(node, _PLAIN[kind], self.value(node.this, scope))
@@ -187,6 +183,13 @@ class Reader:
                 if isinstance(inner, Constant) and isinstance(inner.value, (int, float)):
                     return constant(-inner.value, inner.domain.kind, inner.domain.scale)
                 return self.call(node, "negate", inner)
+            case "Pow":
+                power = self.value(node.expression, scope)
+                if not isinstance(power, Constant):
+                    text.refuse(node.expression, "the power is not a number", "Write it out: POWER(x, 2)")
+                return self.call(node, "power", self.value(node.this, scope), power)
+            case "Ln" | "Exp":
+                return self.call(node, kind.lower(), self.value(node.this, scope))
             case "Round":
                 digits = self.whole(node.get("decimals"), scope, -9, 9)
                 return self.call(node, "round", self.value(node.this, scope), digits)
@@ -230,11 +233,21 @@ class Reader:
                 start = self.whole(node.get("start"), scope, 1, 1000, default=1)
                 length = self.whole(node.get("length"), scope, 0, 1000, default=1000)
                 return self.call(node, "substring", self.value(node.this, scope), start, length)
-        return self._moment(node, scope)
+        return letters.read(self, node, scope) or self._moment(node, scope)
 
     def _moment(self, node: Node, scope: Scope) -> Scalar:
         """Functions of dates and timestamps."""
         kind = node.kind
+        if (now := moments.today(self, node)) is not None:
+            return now
+        if kind == "DateAdd":
+            return self._added(node, scope)
+        if kind == "TimeToStr":
+            return moments.written(self, node, self.value(node.this, scope), node["format"])
+        if kind in ("Monthname", "Dayname"):
+            return moments.monthname(self, node, scope, kind.lower())
+        if kind == "LastDay":
+            return moments.last_day(self, node, scope)
         if kind in _PART_OF:
             return self._part(node, _PART_OF[kind], node.this, scope)
         if kind == "Extract":
@@ -253,7 +266,20 @@ class Reader:
             node, f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
         )
 
+    def _added(self, node: Node, scope: Scope) -> Scalar:
+        """DATE_ADD(x, INTERVAL 1 DAY)."""
+        given = bare(node.expression)
+        if not moments.is_interval(given):
+            unit = node.get("unit") or Node("Var", {"this": "DAY"})
+            given = Node("Interval", {"this": given, "unit": unit}, node.start, node.end)
+        return moments.later(self, node, self.value(node.this, scope), given, 1, scope)
+
     def _part(self, node: Node, name: str, inner: Node, scope: Scope) -> Scalar:
+        spent = bare(inner)
+        if spent.kind == "Anonymous" and spent.name.upper() == "AGE" and len(spent.nodes()) in (1, 2):
+            return moments.age(self, node, name.lower(), spent.nodes(), scope)
+        if (found := moments.apart(self, node, name.lower(), spent, scope)) is not None:
+            return found
         unit = _PART_NAMES.get(name.lower(), name.lower())
         if unit != "year" and unit not in PARTS:
             known = ", ".join(["year", *PARTS])
@@ -319,6 +345,10 @@ class Reader:
         if isinstance(inner, Constant) and (
             isinstance(inner.value, str) or (inner.domain.kind, kind) == ("integer", "number")
         ):
+            return self.as_kind(inner, kind, node)
+        if kind == "timestamp" and inner.domain.kind == "date" and not isinstance(inner, Constant):
+            return self.call(node, "to timestamp", inner)
+        if isinstance(inner, Constant) and kind == "timestamp":
             return self.as_kind(inner, kind, node)
         if kind in ("timestamp", "boolean"):
             self.text.refuse(node, f"a column cannot be cast to {kind}", "Compare it with a value instead.")
@@ -394,6 +424,9 @@ class Reader:
         value = literal.value
         if value is None or literal.domain.kind == kind:
             return literal
+        spelled = isinstance(value, str) and kind in ("date", "timestamp")
+        if spelled and not _MOMENT.fullmatch(str(value).strip()):
+            return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
         try:
             if kind == "date" and isinstance(value, str):
                 return constant(datetime.date.fromisoformat(value), "date")
@@ -403,6 +436,8 @@ class Reader:
                     return constant(moment, "timestamp")
         except ValueError:
             pass
+        if kind == "boolean" and value in (0, 1) and literal.domain.kind == "integer":
+            return constant(bool(value), "boolean")
         if kind == "number" and literal.domain.kind == "integer":
             scale = None if self.text.reading == 1 else 0
             return constant(float(value), "number", scale)  # type: ignore[arg-type]  # an integer
@@ -543,6 +578,8 @@ class Reader:
         listed = [self.operand(each, scope) for each in among]
         if not listed:
             return constant(False, "boolean")  # not one of nothing, whatever it is
+        if isinstance(subject, Constant) and subject.value is None:
+            self.text.refuse(node, "NULL is in nothing", "Leave the condition out.")
         if any(isinstance(each, Constant) and each.value is None for each in listed):
             self.text.refuse(node, "nothing equals NULL", "Leave it out of the list; write: OR x IS NULL")
         for each in among:
@@ -610,6 +647,7 @@ def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
     return None
 
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?")
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXAMPLES: dict[Kind, str] = {
     "integer": "Write for example: 18",

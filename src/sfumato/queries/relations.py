@@ -161,7 +161,11 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Among(Narrowed):
-    """The rows whose unit, or whose value, is (or is not) in another relation."""
+    """The rows whose unit, or whose value, is (or is not) in another relation.
+
+    A value is looked up in a public relation, or among rows of the same person: then a row without a value is
+    in neither.
+    """
 
     relation: Relation
     value: Scalar | None  # None: the unit itself

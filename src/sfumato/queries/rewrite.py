@@ -20,19 +20,10 @@ from sfumato.queries import notation
 from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, fields, possible
 from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, PersonCount, Spread, Sum
-from sfumato.queries.plan import (
-    Aggregate,
-    Arithmetic,
-    Chosen,
-    Expression,
-    Function,
-    Mean,
-    Number,
-    Released,
-    Weighted,
-)
+from sfumato.queries.plan import Aggregate
 from sfumato.queries.relations import prefix, repeats
 from sfumato.queries.sensitivity import is_column
+from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, Mean, Number, Released, Weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -268,9 +259,21 @@ class _Vector:
             spread = Arithmetic("*", self.central((0, 0)), self.central((1, 1)))
             ratio = Arithmetic("/", self.central((0, 1)), Function("root", (spread,)))
             return Function("least", (Function("greatest", (ratio, _minus(1))), Number(Fraction(1))))
+        if aggregate.name.startswith("regr"):
+            return self.regression(aggregate.name)
         variance = self.sampled(aggregate.name, self.central((0, 0)))
         variance = Function("greatest", (variance, Number(Fraction(0))))
         return Function("root", (variance,)) if aggregate.name.startswith("stddev") else variance
+
+    def regression(self, name: str) -> Expression:
+        """The line through pairs of y and x that is nearest to y, and how much it explains."""
+        slope = Arithmetic("/", self.central((0, 1)), self.central((1, 1)))
+        if name == "regr_slope":
+            return slope
+        if name == "regr_r2":
+            return Function("square", (self.shown(Aggregate("corr", self.measure.values)),))
+        means = self.mean((0,), centre=Fraction(0)), self.mean((1,), centre=Fraction(0))
+        return Arithmetic("-", means[0], Arithmetic("*", slope, means[1]))
 
     def sampled(self, name: str, of_all: Expression) -> Expression:
         """The same for a sample of a larger population: times n / (n - 1)."""

@@ -7,16 +7,15 @@ refused with the reason.
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries import relations
-from sfumato.queries.cells import CAP, SUM_BITS
-from sfumato.queries.domains import both, hull
+from sfumato.queries.cells import CAP
+from sfumato.queries.columns import domain_of, finest_grid
+from sfumato.queries.domains import hull
 from sfumato.queries.expressions import (
-    EXACT,
     Domain,
     Field,
     Scalar,
@@ -27,18 +26,21 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.notation import READING
-from sfumato.queries.reading import FromItem, Reader, Scope, equality, is_own
-from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, Where, prefix
+from sfumato.queries.joins import as_joins
+from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
+from sfumato.queries.reading import Reader, equality, is_own
+from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, prefix
+from sfumato.queries.scopes import FromItem, Scope, grouped
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Kind
+    from sfumato.queries.declared import DeclaredTable
 
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
 _FOLDS: dict[str, relations.Total] = {
+    "AnyValue": "min",
     "Count": "count",
     "Sum": "sum",
     "Avg": "avg",
@@ -53,6 +55,7 @@ AGGREGATES = {
     *_FOLDS,
     *("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp", "CovarPop", "CovarSamp", "Corr"),
     *("Median", "Mode", "PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"),
+    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct", "AnyValue"),
 }
 
 
@@ -70,6 +73,7 @@ class FromReader:
         """The rows of a SELECT before anything is grouped, and the names it can use."""
         self.text.allow(select)
         named = self.with_names(select, named)
+        select = as_joins(select, named, self.text)
         source = select.get("from_")
         if source is None:
             self.text.refuse(select, "the query has no FROM", "Write: SELECT COUNT(*) FROM YOUR_TABLE")
@@ -96,26 +100,44 @@ class FromReader:
             self.text.allow(each)
             alias = each.get("alias")
             assert alias is not None
-            self.text.allow(alias)
+            self.text.allow(alias, above=True)
             body = Node(each.this.kind, dict(each.this.arguments), each.this.start, each.this.end)
-            named[alias.name.lower()] = Node("Named", {"this": body, "names": _names(named)})
+            facts = {"this": body, "names": _names(named), "columns": alias.nodes("columns")}
+            named[alias.name.lower()] = Node("Named", facts)  # type: ignore[arg-type]  # nodes and lists
         return named
 
     def source(self, node: Node, named: dict[str, Node]) -> FromItem:
-        """A table, a named subquery or a subquery in FROM."""
+        """A table, a named subquery or a subquery in FROM, with its columns as they are called here."""
+        alias = node.get("alias")
+        return self.renamed(self.rows_of(node, named), [] if alias is None else alias.nodes("columns"), node)
+
+    def renamed(self, item: FromItem, given: list[Node], node: Node) -> FromItem:
+        """The same with other names of its columns: AS t (a, b)."""
+        if not given:
+            return item
+        if len(given) > len(item.columns):
+            self.text.refuse(node, "there are more names than columns", f"Give {len(item.columns)} names.")
+        names = [each.name for each in given] + list(item.columns)[len(given) :]
+        if len({name.lower() for name in names}) < len(names):
+            self.text.refuse(node, "two columns have the same name", "Give each another name.")
+        return replace(item, columns=dict(zip(names, item.columns.values(), strict=True)))
+
+    def rows_of(self, node: Node, named: dict[str, Node]) -> FromItem:
         if node.kind == "Subquery":
             self.text.allow(node)
             if node.get("alias") is not None:
-                self.text.allow(node["alias"])
+                self.text.allow(node["alias"], above=True)
             return self.subquery(node.this, node.alias, named)
         if node.kind != "Table" or node.this.kind != "Identifier":
             self.text.refuse(node, "FROM must name tables of the policy", "Name a table or a subquery.")
         self.text.allow(node)
         if node.get("alias") is not None:
-            self.text.allow(node["alias"])
+            self.text.allow(node["alias"], above=True)
         alias = node.alias or node.name
-        if (inner := named.get(node.name.lower())) is not None:
-            return self.subquery(inner.this, alias, _back(inner))
+        inner = None if node.arguments.get("in_schema") else named.get(node.name.lower())
+        if inner is not None:
+            found = self.subquery(inner.this, alias, _back(inner))
+            return self.renamed(found, inner.nodes("columns"), node)
         table = self.text.policy.table(node.name)
         if table is None:
             known = [*(each.name for each in self.text.policy.tables), *named]
@@ -156,6 +178,8 @@ class FromReader:
             if inner.kind == "In" and inner.get("query") is not None:
                 self.text.allow(inner)
                 relation = self.among(inner, relation, scope, named, negated)
+            elif inner.kind == "Exists":
+                relation = self.exists(inner, relation, scope, named, negated)
             else:
                 kept.append(part)
         conditions = [self.reader.condition(part, scope) for part in kept]
@@ -181,6 +205,10 @@ class FromReader:
             if negated:
                 self.reader.repaired.add("not in")
             return Among(relation, value, other.relation, other_value, negated)
+        if self.refers((value, other_value)) and not is_own(
+            value
+        ):  # what a reference finds is the same person's
+            return self.among_own(node, relation, value, other.relation, other_value, negated)
         if not (is_own(value) and is_own(other_value)):
             self.text.refuse(
                 node,
@@ -191,6 +219,89 @@ class FromReader:
             told = f"one table identifies people by {value.domain.kind}, one by {other_value.domain.kind}"
             self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
         return Among(relation, None, other.relation, None, negated)
+
+    def among_own(
+        self,
+        node: Node,
+        relation: Relation,
+        value: Scalar,
+        other: Relation,
+        other_value: Scalar,
+        negated: bool,
+    ) -> Relation:
+        """The rows whose value is among those of the same person."""
+        if unit_kind(relation) != unit_kind(other):
+            told = "the tables identify people by different types"
+            self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
+        return Among(relation, value, other, other_value, negated)
+
+    def exists(
+        self, node: Node, relation: Relation, scope: Scope, named: dict[str, Node], negated: bool
+    ) -> Relation:
+        """EXISTS (SELECT ...): of the same person, along a reference, or of a public table."""
+        text, select = self.text, bare(node.this)
+        text.allow(node, above=True)
+        select = select.this if select.kind == "Subquery" else select
+        parts = ("group", "having", "limit")
+        if select.kind != "Select" or select.get("from_") is None or any(select.get(n) for n in parts):
+            text.refuse(
+                node, "this EXISTS is not supported", "Write: EXISTS (SELECT 1 FROM t WHERE t.x = a.x)"
+            )
+        named = self.with_names(select, named)
+        select = as_joins(select, named, text)
+        clause = select.get("where")
+        inside = {name: value for name, value in select.arguments.items() if name in ("from_", "joins")}
+        other, own = self.of(Node("Select", inside, select.start, select.end), named)
+        kept, pairs = [], []
+        for part in [] if clause is None else _conjuncts(clause.this):
+            if self.knows(part, own):
+                kept.append(part)
+                continue
+            sides = [bare(part.this), bare(part.expression)] if part.kind == "EQ" else []
+            inner = [each for each in sides if self.knows(each, own)]
+            outer = [each for each in sides if not self.knows(each, own)]
+            if len(inner) != 1 or any(
+                self.knows(each, own) for one in outer for each in one.walk() if _named(each)
+            ):
+                told = "this condition compares rows of both queries by something else than equality"
+                text.refuse(part, told, "Compare with =, or add up rows of each person in a subquery first.")
+            pairs.append((self.reader.operand(outer[0], scope), self.reader.operand(inner[0], own)))
+        if kept:
+            whole = kept[0] if len(kept) == 1 else Node("And", {"expressions": kept})
+            other = self.where(whole, other, own, named)
+        if other.public:
+            if len(pairs) != 1:
+                text.refuse(
+                    node, "EXISTS of a public table takes one equality", "Write: EXISTS (... WHERE t.x = a.x)"
+                )
+            ((value, other_value),) = pairs
+            try:
+                hull([value, other_value])
+            except Unusable as reason:
+                text.unusable(reason, node)
+            known = self.reader.call(node, "not", self.reader.call(node, "is null", other_value))
+            return Among(relation, value, filtered(other, known), other_value, negated)
+        same = [pair for pair in pairs if is_own(pair[0]) and is_own(pair[1])]
+        rest = [pair for pair in pairs if pair not in same]
+        if not relation.by_person or len(rest) > 1 or not (same or (rest and self.refers(rest[0]))):
+            told = "whether a row is kept would depend on rows of other people"
+            advice = "Compare the columns that name the person, or a reference of the policy."
+            text.refuse(node, told, advice)
+        if not rest:
+            return Among(relation, None, other, None, negated)
+        return self.among_own(node, relation, rest[0][0], other, rest[0][1], negated)
+
+    def knows(self, node: Node, scope: Scope) -> bool:
+        """Whether every column in it is one of these."""
+        inner = node.this if node.kind == "In" and node.get("query") is not None else node
+        for each in inner.walk():
+            if _named(each):
+                of = each.get("table")
+                sources = [s for s in scope.sources if of is None or s.alias.lower() == of.name.lower()]
+                names = {name.lower() for source in sources for name in source.columns}
+                if each.name.lower() not in names:
+                    return False
+        return True
 
     # Joins --------------------------------------------------------------------------------------------
 
@@ -465,7 +576,9 @@ class FromReader:
         condition: Scalar | None = None
         if (having := node.get("having")) is not None:
             self.text.allow(having)
-            tree, inner = _aggregated(having.this, measured, shown)
+            tree, inner = _aggregated(
+                having.this, measured, shown | _as_rows_call_them(columns, shown, scope)
+            )
             condition = self.reader.condition(tree, inner)
         result = Fold(number, relation, tuple(by), tuple(listed))
         visible = {name: each for name, each in shown.items() if not name.startswith("hidden ")}
@@ -474,11 +587,13 @@ class FromReader:
     def one_fold(self, node: Node, scope: Scope, relation: Relation) -> tuple[Folded, Domain]:
         """What is made of the rows of one person, and which values it can have."""
         text = self.text
+        node = node.this if node.kind == "IgnoreNulls" else node  # ANY_VALUE
         text.allow(node)
         condition: Node | None = None
         if node.kind == "Filter":
             text.allow(node.expression)
             condition, node = node.expression.this, node.this
+            node = node.this if node.kind == "IgnoreNulls" else node
             text.allow(node)
         function = _FOLDS.get(node.kind)
         if function is None:
@@ -503,6 +618,9 @@ class FromReader:
             value = self.reader.raw(inner, scope)
         elif node.kind in ("LogicalOr", "LogicalAnd"):
             value = self.reader.condition(inner, scope)
+        elif node.kind == "AnyValue":
+            value = self.reader.value(inner, scope)
+            function = "any" if value.domain.kind == "boolean" else "min"
         else:
             value = self.reader.value(inner, scope)
         if condition is not None:
@@ -510,7 +628,7 @@ class FromReader:
             value = self.reader.call(node, "case", holds, value if value is not None else ONE, NOTHING)
         domain, exponent = self.fold_domain(node, function, value, rows), None
         if value is not None and function in ("sum", "avg") and self.text.reading > 2:
-            exponent = _finest_grid(value.domain, rows)
+            exponent = finest_grid(value.domain, rows)
         return Folded(function, value, exponent), domain
 
     def fold_domain(self, node: Node, function: relations.Total, value: Scalar | None, rows: int) -> Domain:
@@ -588,134 +706,6 @@ class FromReader:
         return FromItem(alias, columns, relation)
 
 
-def domain_of(column: DeclaredColumn, reading: int = READING) -> Domain:
-    """What the policy says about the values of a column."""
-    low, high, scale = column.low, column.high, _scale(column)
-    if scale is not None and low is not None and high is not None and reading > 2:
-        low, high = _on_decimals(low, scale, math.ceil), _on_decimals(high, scale, math.floor)
-        if low > high:  # no decimal lies between them
-            low, high, scale = column.low, column.high, None
-    return Domain(
-        column.kind,
-        low,
-        high,
-        column.exponent,
-        column.since,
-        column.until,
-        column.keys,
-        column.tuned,
-        column.required,
-        scale,
-    )
-
-
-def _on_decimals(end: Fraction, scale: int, inward: Callable[[Fraction], int]) -> Fraction:
-    """A bound, or the next one inside with so many decimals: what is clamped to it must have them, too."""
-    one = 10**scale
-    if float(Fraction(round(end * one), one)) == float(end):
-        return end
-    return Fraction(inward(end * one), one)
-
-
-def _finest_grid(domain: Domain, rows: int) -> int | None:
-    """The grid on which a person's doubles are added up, so fine that one of them is hardly ever changed.
-
-    A sum of so many rows is below 2^104 steps, so that it becomes a double by one rounding; one of 2^43 rows,
-    more than any table has, below 2^126, so that it fits into 128 bits.
-    """
-    if domain.kind != "number" or domain.adds_exactly or domain.low is None or domain.high is None:
-        return None
-    most = max(abs(domain.low), abs(domain.high), Fraction(1, 1 << 20))
-    one, all_ = (math.ceil(each).bit_length() for each in (most, most * rows))
-    return min(SUM_BITS - all_, 126 - 43 - one)
-
-
-def _scale(column: DeclaredColumn) -> int | None:
-    """How many decimals a column has, if doubles can tell all its values apart."""
-    if column.scale is None or column.low is None or column.high is None:
-        return None
-    widest = max(abs(column.low), abs(column.high)) * 10**column.scale
-    return column.scale if widest < EXACT else None
-
-
-def filtered(relation: Relation, condition: Scalar) -> Relation:
-    """The rows for which a condition holds: one node, however often it is asked for.
-
-    Where only so many rows of a person are joined, conditions on one side choose among them first.
-    """
-    if isinstance(relation, Join) and relation.is_cut:
-        kept: list[Scalar] = []
-        left, right = relation.left, relation.right
-        for part in parts_of(condition):
-            used = {prefix(each) for each in fields(part)}
-            if used and used <= numbers_of(left):
-                left = filtered(left, part)
-            elif used and used <= numbers_of(right) and not relation.outer:
-                right = filtered(right, part)
-            else:
-                kept.append(part)
-        relation = replace(relation, left=left, right=right)
-        for part in kept:
-            relation = _where(relation, part)
-        return relation
-    return _where(relation, condition)
-
-
-def _where(relation: Relation, condition: Scalar) -> Relation:
-    if isinstance(relation, Where):
-        return Where(relation.relation, both(relation.condition, condition))
-    return Where(relation, condition)
-
-
-def unit_kind(relation: Relation) -> Kind | None:
-    """How persons are named in a relation; None if its rows are their own units, or public."""
-    match relation:
-        case Scan(_, _, owner):
-            while owner is not None and owner.owner is not None:
-                owner = owner.owner
-            return None if owner is None else owner.kind
-        case Where(inner) | Among(inner):
-            return unit_kind(inner)
-        case Join(_, left, right):
-            return unit_kind(left) or unit_kind(right)
-        case Union(_, parts):
-            return unit_kind(parts[0][0])
-        case Fold(_, inner):
-            return unit_kind(inner)
-
-
-def numbers_of(relation: Relation) -> set[int]:
-    """The relations whose columns can be used, by number."""
-    match relation:
-        case Where(inner) | Among(inner):
-            return numbers_of(inner)
-        case Join(number, left, right):
-            return {number} | numbers_of(left) | numbers_of(right)
-    return {relation.number}
-
-
-def grouped(node: Node, items: list[Node], text: Text, scope: Scope) -> Node:
-    """What stands in GROUP BY: an expression, or the number or alias of a selected one."""
-    target = node
-    if node.kind == "Literal":
-        target = positional(node, items, text)
-    elif node.kind == "Column" and node.get("table") is None:
-        names = {name.lower() for source in scope.sources for name in source.columns}
-        if node.name.lower() not in names:
-            for item in items:
-                if item.kind == "Alias" and item.alias.lower() == node.name.lower():
-                    target = item
-    return target.this if target.kind == "Alias" else target
-
-
-def positional(node: Node, items: list[Node], text: Text) -> Node:
-    """The selected expression that a number counts to."""
-    told = node.text()
-    if node.arguments.get("is_string") or not told.isdecimal() or not 1 <= int(told[:5]) <= len(items):
-        text.refuse(node, "that position is not in the SELECT list", f"Count from 1 to {len(items)}.")
-    return items[int(told) - 1]
-
-
 def _owner(table: DeclaredTable, text: Text) -> Owner | None:
     if table.public or table.unit is None:
         return None
@@ -726,6 +716,23 @@ def _owner(table: DeclaredTable, text: Text) -> Owner | None:
     other = text.policy.table(table.through[0])
     assert other is not None
     return Owner(column.name, column.kind, other.name, table.through[1], _owner(other, text))
+
+
+def _as_rows_call_them(
+    keys: dict[str, Scalar], shown: dict[str, Scalar], scope: Scope | None
+) -> dict[str, Scalar]:
+    """The columns that are grouped by, by their names in FROM: in HAVING these come before new names."""
+    found = {}
+    for source in () if scope is None else scope.sources:
+        for name, each in source.columns.items():
+            label = next((label for label, key in keys.items() if key == each), None)
+            if label is not None and name in shown:
+                found[name] = shown[label]
+    return found
+
+
+def _named(node: Node) -> bool:
+    return node.kind == "Column" and node.this.kind == "Identifier"
 
 
 def _conjuncts(node: Node) -> list[Node]:
@@ -765,7 +772,7 @@ def _aggregated(
     columns = dict(known)
 
     def without(each: Node) -> Node:
-        if each.kind in AGGREGATES or each.kind == "Filter":
+        if each.kind in AGGREGATES or each.kind in ("Filter", "IgnoreNulls"):
             name = f"fold {len(columns)}"
             columns[name] = measured(each)
             return Node("Column", {"this": Node("Identifier", {"this": name})}, *(each.span or (-1, -1)))

@@ -18,9 +18,10 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from sfumato.errors import SyntaxRefused
+from sfumato.queries.dialects import CALLED, looks_like, put_right
 from sfumato.queries.lexing import signs
 from sfumato.queries.syntax import Node
 
@@ -86,6 +87,30 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
     raise too_deep(sql)
 
 
+def respelled(sql: str, dialect: str) -> str:
+    """A text in BigQuery's, T-SQL's, MySQL's or Snowflake's dialect, in DuckDB's."""
+    check_text(sql)
+    try:
+        with _silence():
+            statements = sqlglot.parse(sql, dialect=dialect)
+            if len(statements) != 1 or statements[0] is None:
+                raise SyntaxRefused(
+                    "there is not exactly one statement", "Write exactly one SELECT.", sql=sql
+                )
+            return put_right(statements[0], dialect, sql).sql(
+                dialect="duckdb", unsupported_level=ErrorLevel.RAISE
+            )
+    except ParseError as error:
+        raise _syntax(sql, sql, error) from None
+    except UnsupportedError as error:
+        told = f"this has no counterpart here: {str(error).splitlines()[0][:200]}"
+        raise SyntaxRefused(told, "Write it in DuckDB's SQL.", sql=sql) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, TokenError):
+        raise SyntaxRefused(f"this is not valid {CALLED[dialect]}", "Write a SELECT.", sql=sql) from None
+    except RecursionError:
+        raise too_deep(sql) from None
+
+
 def check_text(sql: str) -> None:
     """Refuse a text that is too long, or that is no text."""
     if len(sql) > LONGEST_QUESTION:
@@ -138,6 +163,7 @@ _NOT_IN_POSTGRES = (
         "a number is followed directly by a letter or an underscore",
         "Write 1000 for 1_000, 16 for 0x10; else add a space.",
     ),
+    (r"\|/", "the operators |/ and ||/ are not supported", "Write: SQRT(x)"),
     (r"==", "== is not an operator of PostgreSQL", "Write: ="),
     (r",\s*FROM\b", "a comma stands before FROM", "Remove it."),
 )
@@ -228,7 +254,8 @@ def _in_the_one_schema(tree: exp.Expr) -> dict[str, Any]:
     given: dict[str, Any] = tree.args
     is_name = isinstance(tree, (exp.Table, exp.Column)) and not given.get("catalog")
     if is_name and isinstance(schema := given.get("db"), exp.Identifier) and schema.name == "public":
-        return {name: value for name, value in given.items() if name != "db"}
+        kept = {name: value for name, value in given.items() if name != "db"}
+        return {**kept, "in_schema": True} if isinstance(tree, exp.Table) else kept
     return given
 
 
@@ -269,7 +296,9 @@ def _syntax(sql: str, spelled: str, error: ParseError) -> SyntaxRefused:
     problem = f"this is not valid SQL: {'it cannot be parsed' if not told or '<' in told else told}"
     if line and column:
         problem += f", at line {line}, column {start - sql.rfind(chr(10), 0, start)}"
-    return SyntaxRefused(problem, "Correct the marked part.", sql=sql, span=(start, max(end, start + 1)))
+    other = looks_like(sql)
+    advice = f"{other[0].upper()}{other[1:]}." if other else "Correct the marked part."
+    return SyntaxRefused(problem, advice, sql=sql, span=(start, max(end, start + 1)))
 
 
 @contextmanager

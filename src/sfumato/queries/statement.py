@@ -12,15 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sfumato.errors import InvalidParameter
 from sfumato.queries import parameters
-from sfumato.queries.asking import ask
+from sfumato.queries.dialects import SPELLINGS
 from sfumato.queries.notation import READING
 from sfumato.queries.postgres import inferred, translated
 from sfumato.queries.rewrite import rewrite
-from sfumato.queries.sql import check_text, too_deep, tree
+from sfumato.queries.splitting import ask
+from sfumato.queries.sql import check_text, respelled, too_deep, tree
 from sfumato.queries.syntax import Missing, Node, Text, word
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Sequence
 
     from sfumato.queries.asking import Measuring
@@ -39,6 +42,8 @@ class Statement:
     written: str  # as it came: what refusals point into
     tree: Node
     dialect: Dialect = "duckdb"
+    part: int | None = None  # if it stands for one of several questions of a text
+    today: datetime.date | None = None  # when it was asked: what CURRENT_DATE means
 
     def bound(self, values: Sequence[Given]) -> Statement:
         """The same with its values in place."""
@@ -59,10 +64,10 @@ class Statement:
         an earlier `reading` it is understood as it was then: from the first on, which was the first to be
         noted.
         """
-        text = Text(self.written, policy, reading)
+        text = Text(self.written, policy, self.today, reading)
         try:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
-            return ask(found, text, measuring)
+            return ask(found, text, measuring, self.part)
         except Missing as missing:
             text.refuse(
                 missing.node, f"{word(missing.node)} is missing an argument", "Give all of its arguments."
@@ -71,9 +76,14 @@ class Statement:
             raise too_deep(self.written) from None
 
 
-def read(sql: str, dialect: Dialect = "duckdb") -> Statement:
-    """The one statement of a text."""
-    return Statement(sql, sql, tree(sql, dialect), dialect)
+def read(sql: str, dialect: str = "duckdb") -> Statement:
+    """The one statement of a text; one in another dialect than these two becomes DuckDB's."""
+    if dialect not in SPELLINGS:
+        raise InvalidParameter("dialect", dialect, f"take one of: {', '.join(SPELLINGS)}")
+    if dialect == "postgres":
+        return Statement(sql, sql, tree(sql, "postgres"), "postgres")
+    sql = sql if dialect == "duckdb" else respelled(sql, dialect)
+    return Statement(sql, sql, tree(sql))
 
 
 def parse(

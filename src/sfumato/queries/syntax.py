@@ -15,6 +15,7 @@ from sfumato.queries.expressions import Misread
 from sfumato.queries.notation import READING
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Iterator
 
     from sfumato.queries.expressions import Unusable
@@ -83,6 +84,15 @@ class Node:
         given = self.arguments.get("alias")
         return given.name if isinstance(given, Node) else ""
 
+    @property
+    def parts(self) -> Iterator[Node]:
+        """The nodes directly below it."""
+        for value in self.arguments.values():
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, list):
+                yield from value
+
     def walk(self) -> Iterator[Node]:
         """This node and all below it."""
         waiting = [self]
@@ -133,7 +143,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "Subquery": {"this", "alias"},
     "From": {"this"},
     "Join": {"this", "on", "using", "side", "kind"},
-    "Table": {"this", "alias", "joins"},
+    "Table": {"this", "alias", "joins", "in_schema"},
     "TableAlias": {"this"},
     "Where": {"this"},
     "Having": {"this"},
@@ -194,13 +204,31 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "TimestampTrunc": {"this", "unit"},
     "DateTrunc": {"this", "unit"},
     "DateDiff": {"this", "expression", "unit", "date_part_boundary"},
+    "Interval": {"this", "unit"},
+    **dict.fromkeys(("CurrentDate", "CurrentTimestamp"), frozenset({"sysdate"})),
+    "DateAdd": _CHAIN | {"unit"},
+    "ToDays": _ONE,
+    "TimeToStr": {"this", "format"},
+    "Monthname": {"this"},
+    "Dayname": {"this"},
+    "LastDay": {"this"},
+    "Pow": _CHAIN,
+    "Ln": _ONE,
+    "Exp": _ONE,
+    "SplitPart": {"this", "delimiter", "part_index"},
+    "Replace": {"this", "expression", "replacement"},
+    "StrPosition": {"this", "substr"},
+    "RegexpLike": {"this", "expression"},
+    "RegexpExtract": {"this", "expression", "group", "null_if_pos_overflow"},
+    "RegexpReplace": {"this", "expression", "replacement", "single_replace", "modifiers"},
     "Count": {"this", "big_int"},
     "CountIf": {"this"},
     **dict.fromkeys(("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second"), _ONE),
     **dict.fromkeys(("DayOfWeek", "DayOfWeekIso", "DayOfYear", "DayOfMonth", "WeekOfYear"), _ONE),
     **dict.fromkeys(("Sum", "Avg", "Min", "Max", "Median", "Mode", "LogicalOr", "LogicalAnd"), _ONE),
     **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), _ONE),
-    **dict.fromkeys(("CovarPop", "CovarSamp", "Corr"), _CHAIN),
+    **dict.fromkeys(("CovarPop", "CovarSamp", "Corr", "RegrSlope", "RegrIntercept", "RegrR2"), _CHAIN),
+    **dict.fromkeys(("ApproxDistinct", "AnyValue", "IgnoreNulls"), _ONE),
     "PercentileCont": _CHAIN,
     "PercentileDisc": _CHAIN,
     "Quantile": {"this", "quantile"},
@@ -214,6 +242,65 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "DPipe": {"this", "expression", "safe"},
 }
 
+# What nodes may carry besides, above released rows.
+ABOVE: dict[str, frozenset[str] | set[str]] = {
+    "Select": {*ARGUMENTS["Select"], "qualify", "offset", "windows"},
+    "Group": {"expressions", "all"},
+    "GroupingSets": {"expressions"},
+    "Join": {*ARGUMENTS["Join"], "method"},
+    "TableAlias": {"this", "columns"},
+    **{
+        name: {
+            "this",
+            "expression",
+            "distinct",
+            "with_",
+            "order",
+            "limit",
+            "offset",
+            "by_name",
+            "side",
+            "kind",
+        }
+        for name in ("Union", "Intersect", "Except")
+    },
+    "Offset": {"expression"},
+    "Fetch": {"direction", "count", "limit_options"},
+    "Qualify": {"this"},
+    "Window": {"this", "partition_by", "order", "spec", "over", "alias"},
+    "WindowSpec": {"kind", "start", "start_side", "end", "end_side"},
+    "RowNumber": set(),
+    **dict.fromkeys(("Rank", "DenseRank", "PercentRank", "CumeDist"), frozenset({"expressions"})),
+    "Ntile": {"this"},
+    **dict.fromkeys(("Lag", "Lead"), frozenset({"this", "offset", "default"})),
+    "FirstValue": {"this"},
+    "LastValue": {"this"},
+    "NthValue": {"this", "offset"},
+    **dict.fromkeys(("First", "Last"), _ONE),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _CHAIN),
+    "Trunc": {"this"},
+    "Exp": {"this"},
+    "Ln": {"this"},
+    "Log": _CHAIN,
+    "Pow": _CHAIN,
+    "SafeDivide": _CHAIN,
+    "TryCast": {"this", "to", "safe", "_type", "requires_string"},
+    "Reverse": {"this"},
+    "Replace": {"this", "expression", "replacement"},
+    "SplitPart": {"this", "delimiter", "part_index"},
+    "StrPosition": {"this", "substr"},
+    "TimeToStr": {"this", "format"},
+    "Monthname": {"this", "abbreviated"},
+    "Dayname": {"this", "abbreviated"},
+    "LastDay": {"this"},
+    "Interval": {"this", "unit"},
+    "Exists": {"this"},
+    "NullSafeEQ": _CHAIN,
+    "NullSafeNEQ": _CHAIN,
+    "Values": {"expressions", "alias"},
+    "GenerateSeries": {"start", "end", "step", "is_end_exclusive"},
+}
+
 # What to call a node or an argument in a message, where its own name would not do.
 _CALLED = {
     "Ordered": "ORDER BY",
@@ -222,7 +309,6 @@ _CALLED = {
     "Pow": "raising to a power (^, POWER)",
     "RegexpLike": "matching a regular expression (~)",
     "Rand": "RANDOM()",
-    "CurrentTimestamp": "the current time (NOW(), CURRENT_TIMESTAMP)",
     "Group": "GROUP BY",
     "Table": "FROM",
     "TableAlias": "AS",
@@ -246,12 +332,7 @@ INSTEAD = {
     "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c]), with no other comparison and a list.",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
-    "CurrentDate": "Write the date: DATE '2024-01-31'. What changes from day to day cannot be repeated.",
-    "CurrentTimestamp": "Write the moment: TIMESTAMP '2024-01-31 12:00:00'.",
-    "Interval": "Write the date itself, or DATE_DIFF('day', a, b).",
     "Rand": "Leave random numbers out: Sfumato adds the noise.",
-    "RegexpLike": "Use LIKE, STARTS_WITH or CONTAINS.",
-    "RegexpMatches": "Use LIKE, STARTS_WITH or CONTAINS.",
 }
 
 
@@ -261,12 +342,14 @@ class Text:
 
     sql: str
     policy: Policy
+    today: datetime.date | None = None  # what CURRENT_DATE is
     reading: int = READING  # by which it is understood: of before, where a stored text is read as it was then
 
-    def allow(self, node: Node) -> None:
-        """Refuse a node whose kind, or one of whose non-empty arguments, is not on the list."""
-        allowed = ARGUMENTS.get(node.kind)
-        if allowed is None:
+    def allow(self, node: Node, *, above: bool = False) -> None:
+        """Refuse a node whose kind, or one of whose non-empty arguments, is not on the list: that of rows, or
+        that of what stands above released ones."""
+        allowed = (ABOVE.get(node.kind) if above else None) or ARGUMENTS.get(node.kind)
+        if allowed is None and not (above and node.kind in ABOVE):
             self.refuse(
                 node,
                 f"{word(node)} is not supported",
@@ -274,7 +357,7 @@ class Text:
                 name=node.kind,
             )
         for name, value in node.arguments.items():
-            if value and name not in allowed:
+            if value and name not in (allowed or ()):
                 part = value[0] if isinstance(value, list) else value
                 where = part if isinstance(part, Node) and part.span else node
                 told = _CALLED.get(name, name.strip("_").replace("_", " ").upper())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from sfumato.queries.rows import AGGREGATES
 from sfumato.queries.syntax import Node, bare
 
 
@@ -30,6 +31,9 @@ def folded(node: Node) -> Node:
     return altered(node, this=lower) if is_plain else node
 
 
+FEW_DECIMALS = 2  # with so many, a decimal in units of its last one is a double without being told
+
+
 def as_whole_quotient(node: Node, scale: int) -> Node:
     """a / b as a quotient of whole numbers, which a double holds: 0.3 / 3 is (0.3 * 10) / (3 * 10)."""
     if not scale:
@@ -44,8 +48,11 @@ def in_last_decimals(node: Node, scale: int) -> Node:
     if not scale:
         return node
     ten = anew(node, "Literal", this=str(10**scale), is_string=False)
-    product = anew(node, "Mul", this=anew(node, "Paren", this=node), expression=ten)
-    return anew(node, "Paren", this=product)
+    product = anew(node, "Paren", this=anew(node, "Mul", this=anew(node, "Paren", this=node), expression=ten))
+    if scale <= FEW_DECIMALS:
+        return product
+    whole = anew(node, "DataType", this="BIGINT", nested=False)  # so that no digit of a wide one is lost
+    return anew(node, "Cast", this=product, to=whole)
 
 
 def held_as_double(node: Node) -> Node:
@@ -83,3 +90,60 @@ def listed_in(node: Node) -> list[Node]:
     if inner.kind == "Anonymous" and inner.name.upper() in ("ALL", "SOME"):
         return [each for one in inner.nodes() for each in listed_in(one)]
     return inner.nodes() if inner.kind == "Array" else [inner]
+
+
+_QUANTILES = {"PercentileCont": "expression", "PercentileDisc": "expression", "ApproxQuantile": "quantile"}
+
+
+def one_quantile_each(node: Node) -> Node:
+    """A query in which a list of quantiles is an item each: QUANTILE_CONT(x, [0.1, 0.9]) AS q."""
+    parts: dict[str, Node | list[Node]] = {}
+    for name, value in node.arguments.items():
+        if isinstance(value, Node):
+            changed = one_quantile_each(value)
+            if changed is not value:
+                parts[name] = changed
+        elif isinstance(value, list):
+            listed = [one_quantile_each(each) for each in value]
+            if node.kind == "Select" and name == "expressions":
+                listed = [one for position, each in enumerate(listed, 1) for one in _spread(each, position)]
+            if len(listed) != len(value) or any(a is not b for a, b in zip(listed, value, strict=True)):
+                parts[name] = listed
+    found = altered(node, **parts) if parts else node
+    if found.kind == "Bracket" and len(found.nodes()) == 1 and (ranks := _ranks(found.this)) is not None:
+        inner, told = found.this, found.nodes()[0].text()
+        first = 0 if inner.kind == "PercentileDisc" else 1  # the parser counts from 0 where it knows no type
+        if told.isdecimal() and 0 <= int(told) - first < len(ranks):
+            return altered(inner, **{_QUANTILES[inner.kind]: ranks[int(told) - first]})
+    return found
+
+
+def _ranks(node: Node) -> list[Node] | None:
+    place = node.get(_QUANTILES.get(node.kind, ""))
+    return place.nodes() if place is not None and place.kind == "Array" and place.nodes() else None
+
+
+def _spread(item: Node, position: int) -> list[Node]:
+    node = item.this if item.kind == "Alias" else item
+    ranks = _ranks(node)
+    if ranks is None:
+        return [item]
+    name = item.alias or f"quantile_{position}"
+    return [
+        Node(
+            "Alias",
+            {
+                "this": altered(node, **{_QUANTILES[node.kind]: rank}),
+                "alias": Node("Identifier", {"this": f"{name}_{i}"}),
+            },
+            item.start,
+            item.end,
+        )
+        for i, rank in enumerate(ranks, 1)
+    ]
+
+
+def is_result(node: Node) -> bool:
+    """Whether something that is selected is computed from what is released; if not, it is a key."""
+    kinds = {each.kind for each in node.walk()}
+    return bool(kinds & AGGREGATES) or "Column" not in kinds

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sfumato.queries.declared import DeclaredTable, Kind, Value
+    from sfumato.queries.made import MadeKind
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.sources.answers import Answer, EngineStatements
@@ -152,6 +153,10 @@ class DuckDB:
             ((found,),) = self._public(table, public.alike(table, column))
             self._alike[table, column] = int(found)
         return self._alike[table, column]
+
+    def listed(self, table: str, columns: tuple[tuple[str, MadeKind], ...]) -> list[tuple[Any, ...]]:
+        """The rows of a *public* table."""
+        return self._public(table, public.listed(table, columns))
 
     # The secret ---------------------------------------------------------------------------------------
 

@@ -311,7 +311,9 @@ class _Forms(Adding):
             beyond = self.few(totals)
             found = filtered(work.Group("w", self.rows, (("u", who),), totals.listed), beyond)
         heavy = Shared("heavy", Select("heavy", found, (("u", ColumnValue("w", "u", who.type)),)), once=True)
-        among = work.SemiJoin(self.rows, who, Use("heavy", "heavy"), ColumnValue("heavy", "u", who.type))
+        among = work.SemiJoin(
+            self.rows, (who,), Use("heavy", "heavy"), (ColumnValue("heavy", "u", who.type),)
+        )
         return among, [heavy]
 
     # Private groups -----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sfumato.sources.work import Work
 
 OWN = "sfumato_"  # how names of shared and kept rows begin
-WORDS = frozenset((*DAYS, *UNITS))  # units of time: ours, since the reader takes no others
+WORDS = frozenset((*DAYS, *UNITS, "microsecond"))  # units of time: ours, since the reader takes no others
 
 
 def printed(query: EngineQuery, dialect: Dialect, kept: str = "") -> str:
@@ -164,10 +164,12 @@ class _Printer:
                 word = "LEFT JOIN" if outer else "JOIN"
                 block.source += f" {word} {source} ON {' AND '.join(conditions) or 'TRUE'}"
                 return block
-            case SemiJoin(inner, subject, other_rows, value, negated):
+            case SemiJoin(inner, subjects, other_rows, values, negated):
                 block, other = self.block(inner), self.block(other_rows)
                 word = "NOT IN" if negated else "IN"
-                block.conditions.append(f"({self.text(subject)} {word} (SELECT {self.text(value)}{other}))")
+                subject, value = (", ".join(map(self.text, each)) for each in (subjects, values))
+                subject = subject if len(subjects) == 1 else f"({subject})"
+                block.conditions.append(f"({subject} {word} (SELECT {value}{other}))")
                 return block
         return _Block(f"({self.select(rows)}) AS {rows.alias}")
 

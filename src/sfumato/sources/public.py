@@ -10,6 +10,7 @@ from sfumato.sources.work import TYPES, ColumnValue
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
+    from sfumato.queries.made import MadeKind
 
 # Python has no date outside these years, and none that is infinite
 SANE = "{0} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
@@ -31,6 +32,12 @@ def counted(table: str, columns: tuple[tuple[str, Kind], ...]) -> str:
     shown = ", ".join(field for field, _ in named)
     where = " AND ".join(known)
     return f"SELECT {shown}, COUNT(*) FROM {quoted(table)} AS t WHERE {where} GROUP BY ALL ORDER BY ALL"
+
+
+def listed(table: str, columns: tuple[tuple[str, MadeKind], ...]) -> str:
+    """All rows, in an order of their own."""
+    shown = ", ".join(_read_as(column, kind) for column, kind in columns if kind in TYPES)
+    return f"SELECT {shown} FROM {quoted(table)} AS t ORDER BY ALL"
 
 
 def alike(table: str, column: str) -> str:

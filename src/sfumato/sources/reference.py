@@ -66,6 +66,7 @@ BITS: dict[Type, tuple[int, int]] = {
 LARGEST_SINGLE = 3.4028235677973366e38  # from here on a double is no FLOAT
 SECOND = 10**6
 BORDERS = {  # how long units of time are, and when one begins
+    "microsecond": (1, 0),
     "second": (SECOND, 0),
     "minute": (60 * SECOND, 0),
     "hour": (3600 * SECOND, 0),
@@ -74,7 +75,8 @@ BORDERS = {  # how long units of time are, and when one begins
 COMPARED = ("=", "<>", "<", "<=", ">", ">=", "within")
 TEXTS = (
     *("like", "ilike", "starts with", "contains", "lower", "upper", "trim", "left", "right", "substring"),
-    *("strip", "concat", "length"),
+    *("strip", "concat", "length", "split part", "replace", "position"),
+    *("regexp matches", "regexp replace", "regexp extract", "ln", "exp", "power"),
 )
 
 
@@ -186,10 +188,16 @@ class _Engine:
                         yield each
             case JoinedRows():
                 yield from self.joined(rows)
-            case SemiJoin(inner, subject, other, value, negated):
+            case SemiJoin(inner, (subject,), other, (value,), negated):
                 listed = {_same(self.value(value, each)) for each in self.rows(other)}
                 for each in self.rows(inner):
                     found_one = self.among(self.value(subject, each), listed)
+                    if found_one is not None and found_one != negated:
+                        yield each
+            case SemiJoin(inner, subjects, other, values, negated):
+                listed = {tuple(_same(self.value(one, each)) for one in values) for each in self.rows(other)}
+                for each in self.rows(inner):
+                    found_one = tuple(_same(self.value(one, each)) for one in subjects) in listed
                     if found_one is not None and found_one != negated:
                         yield each
             case _:
@@ -284,6 +292,11 @@ class _Engine:
                 return _borders(word, a, b)
             found = functions.apply(operation, [word, *map(_shown, moments, types)])
             return _constant(found, of) if operation == "trunc" else found
+        if operation in ("add days", "add months", "add seconds"):
+            moment, count = values
+            return _constant(
+                functions.apply(operation, [_shown(moment, expression.arguments[0].type), count]), of
+            )
         if operation in ("lower", "upper"):
             return "".join(_letter(each, operation) for each in values[0])
         if operation == "ilike":

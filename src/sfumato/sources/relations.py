@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.cells import SUM_BITS
 from sfumato.queries.expressions import Call, fields, parts_of
+from sfumato.queries.narrowing import numbers_of
 from sfumato.queries.relations import (
     Among,
     Cut,
@@ -27,7 +28,6 @@ from sfumato.queries.relations import (
     prefix,
     scalars_of,
 )
-from sfumato.queries.rows import numbers_of
 from sfumato.sources import work
 from sfumato.sources.copy import UNIT
 from sfumato.sources.values import bare, double, integer, lowered, steps, when, within
@@ -325,17 +325,25 @@ class Lowering:
     def _among(self, among: Among, needed: set[Field], kept: dict[int, Cut] | None) -> Lowered:
         found = self.of(among.relation, needed | _used(among.value), kept)
         other = self.of(among.other, _used(among.other_value))
+        subjects: tuple[Expression, ...]
+        values: tuple[Expression, ...]
         if among.value is None or among.other_value is None:
             assert found.unit is not None
             assert other.unit is not None
-            subject, value = found.unit, other.unit
+            subjects, values = (found.unit,), (other.unit,)
         else:
             subject, value = found.value(among.value), other.value(among.other_value)
             if among.value.domain.kind != among.other_value.domain.kind:
                 subject, value = cast(subject, "f64"), cast(value, "f64")
-        if among.value is None or not among.negated:  # x NOT IN (..., NULL) is never true
-            other.rows = filtered(other.rows, there(value))
-        found.rows = work.SemiJoin(found.rows, subject, other.rows, value, among.negated)
+            subjects, values = (subject,), (value,)
+            if not among.other.public:  # rows of the same person alone
+                assert found.unit is not None
+                assert other.unit is not None
+                subjects, values = (found.unit, subject), (other.unit, value)
+                found.rows = filtered(found.rows, there(subject))
+        if not (among.value is not None and among.other.public and among.negated):
+            other.rows = filtered(other.rows, *map(there, values))  # x NOT IN (..., NULL) is never true
+        found.rows = work.SemiJoin(found.rows, subjects, other.rows, values, among.negated)
         return found
 
 

@@ -7,13 +7,14 @@ seals what comes back. Contract tests (`tests/plans/test_reference.py`) compare 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sfumato.exact.secret import Secret
     from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.made import MadeKind
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.sources.answers import Answer, Compiled
@@ -49,6 +50,9 @@ class Source(Protocol):
 
     def alike(self, table: str, column: str) -> int:
         """How many rows of a *public* table have the same value of a column, at most."""
+
+    def listed(self, table: str, columns: tuple[tuple[str, MadeKind], ...]) -> list[tuple[Any, ...]]:
+        """The rows of a *public* table."""
 
     def compile(self, plan: Plan) -> Compiled:
         """A plan as the engine will get it: printed by us, before anything is charged."""

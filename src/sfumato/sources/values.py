@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _ARITHMETIC = ("+", "-", "*", "negate", "abs", "round", "to decimal")
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=")
-_TEXTS = ("lower", "upper", "trim", "strip", "left", "right", "substring", "concat")
+_TEXTS = (
+    *("lower", "upper", "trim", "strip", "left", "right", "substring", "concat", "split part", "replace"),
+    *("regexp extract", "regexp replace"),
+)
 
 
 def lowered(scalar: Scalar, column: Columns) -> Expression:
@@ -198,7 +201,17 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
             high = datetime.datetime.combine(until, datetime.time.max) if kind == "timestamp" else until
             low = datetime.datetime.combine(since, datetime.time.min) if kind == "timestamp" else since
             return within(given[0], ConstantValue(low, of), ConstantValue(high, of))
-        case "and" | "or" | "not" | "is null" | "starts with" | "contains" | "like" | "ilike":
+        case (
+            "and"
+            | "or"
+            | "not"
+            | "is null"
+            | "starts with"
+            | "contains"
+            | "like"
+            | "ilike"
+            | "regexp matches"
+        ):
             return apply(function, *given, type="bool")
         case "=" | "<>" | "<" | "<=" | ">" | ">=" | "in":
             return apply(function, *alike(arguments, given), type="bool")
@@ -238,11 +251,28 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
             return apply(
                 "cast" if arguments[0].domain.kind == "boolean" else "try cast", given[0], type="i64"
             )
-        case "to date" | "to number" | "to text":
+        case "to date" | "to timestamp" | "to number" | "to text":
             return cast(given[0], of)
         case "to single":
             # one row beyond what it holds would fail the question
             return cast(apply("try cast", given[0], type="f32"), "f64")
+        case "exp" | "power":
+            return apply(function, *(cast(each, "f64") for each in given), type="f64")
+        case "ln":
+            positive = apply(">", given[0], _zero(given[0]), type="bool")
+            return when(positive, apply("ln", cast(given[0], "f64"), type="f64"), null("f64"))
+        case "add days" | "add months" | "add seconds":
+            return apply(function, given[0], cast(given[1], "i32"), type=of)
+        case "regexp extract":
+            group = arguments[2]
+            assert isinstance(group, Known)
+            return apply(function, *given[:2], bare(int(group.value or 0)), type="text")  # type: ignore[arg-type]
+        case "position":
+            place = cast(apply("position", *given, type="i64"), "i64")
+            if call.domain.high is None:
+                return place
+            most = integer(int(call.domain.high))
+            return when(apply(">", place, most, type="bool"), most, place)
         case "length":
             length = cast(apply("length", given[0], type="i64"), "i64")
             if call.domain.high is None:

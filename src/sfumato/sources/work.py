@@ -106,6 +106,9 @@ OPERATIONS: dict[str, str] = {
     "round": "of a double to so many decimals, half away from zero as the engine does it",
     "nearest": "of a double to a whole one, half away from zero",
     "sqrt": "of a double that is not negative",
+    "ln": "of a double above 0, nearly exactly",
+    "exp": "of a double, nearly exactly",
+    "power": "of doubles, the first not negative, nearly exactly",
     "log2": "of a double above 0, not exactly",
     "power of two": "2 to a small whole number, as an integer",
     "like": "text and pattern: % is any text, _ any letter",
@@ -121,11 +124,20 @@ OPERATIONS: dict[str, str] = {
     "substring": "from a place on, so many letters",
     "concat": "",
     "length": "letters",
+    "split part": "text, what divides it, and the number of a part: empty if there are fewer",
+    "replace": "text, what is replaced wherever it stands, and by what",
+    "position": "text and a part of it: where that first stands, from 1; 0 if nowhere",
+    "regexp matches": "text and a pattern",
+    "regexp replace": "text, pattern, what it is replaced by, and whether everywhere or once",
+    "regexp extract": "text, pattern and the number of a group: empty if there is none",
     "finite": "whether a date or a moment is none of the two that are infinite",
     "part": "a unit of time and a date or a moment: its number in that",
     "trunc": "a unit of time and a date or a moment: where that begins",
     "diff": "a unit of time and two dates or moments: how many such borders lie between",
     "minus days": "a date, so many days earlier",
+    "add days": "a date or a moment, so many days later",
+    "add months": "a date or a moment, so many months later, on the last day where a month is too short",
+    "add seconds": "a moment, so many seconds later",
     "hash": "* a number below 2^64 made of all arguments, as evenly as the engine's own hash does it",
     "md5": "* the same on every engine: the first 64 bits of MD5 of the arguments' canonical texts",
     "both bits": "of two whole numbers",
@@ -188,12 +200,15 @@ class JoinedRows:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoin:
-    """The rows whose subject is, or is not, among the values of other rows: as SQL says it of NULL."""
+    """The rows whose subjects are, or are not, among the values of other rows: as SQL says it of NULL.
+
+    Where there are several subjects, none of them and of the values is NULL.
+    """
 
     rows: Rows
-    subject: Expression
+    subjects: tuple[Expression, ...]
     other: Rows
-    value: Expression
+    values: tuple[Expression, ...]
     negated: bool = False
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 10_000  # letters or elements of a value that is made
 LARGEST_NUMERIC = 10**38
+DIGITS = Context(prec=2000)  # enough for what two decimals give
 Row = tuple[Any, ...]
 
 
@@ -110,7 +112,9 @@ class Expressions(ABC):
             self._work(1 + len(value) // 100)
             if len(value) > LONGEST_VALUE:
                 raise refused("a value so long")
-        elif isinstance(value, int) and not -LARGEST_NUMERIC < value < LARGEST_NUMERIC:
+        elif (isinstance(value, Decimal) and abs(value.adjusted()) > scalars.LARGEST_EXPONENT) or (
+            isinstance(value, int) and not -LARGEST_NUMERIC < value < LARGEST_NUMERIC
+        ):
             raise refused("a number this large")
         return value
 
@@ -250,7 +254,9 @@ class Expressions(ABC):
         if text.isdecimal():
             number = int(text)
             return Evaluator(lambda _: number, INT4 if number < 1 << 31 else INT8)
-        value = float(text)
+        value = Decimal(text)
+        if abs(value.adjusted()) > scalars.LARGEST_EXPONENT:
+            raise refused("this number")
         return Evaluator(lambda _: value, NUMERIC)
 
     def _parameter(self, node: Node) -> Evaluator:
@@ -428,18 +434,12 @@ class Expressions(ABC):
                 raise refused("arithmetic with texts")
             if kind in ("Div", "Mod") and y == 0:
                 raise refused("a division by zero")
-            match kind:
-                case "Add":
-                    return self._bounded(x + y)
-                case "Sub":
-                    return self._bounded(x - y)
-                case "Mul":
-                    return self._bounded(x * y)
-                case "Div":
-                    return int(x / y) if isinstance(x, int) and isinstance(y, int) else x / y
-                case "Mod":
-                    return x % y
-            return int(x) & int(y)
+            if any(
+                isinstance(each, float) or (kind == "Div" and isinstance(each, Decimal)) for each in (x, y)
+            ):
+                x, y = float(x), float(y)
+            with localcontext(DIGITS):
+                return self._bounded(_computed(kind, x, y))
 
         oid = (a.oid if a.oid in ELEMENT else TEXT) if kind == "DPipe" else _wider(a.oid, b.oid)
         return Evaluator(value, oid, a.uses | b.uses)
@@ -722,3 +722,18 @@ def _place(name: str, names: list[str]) -> int | None:
         return names.index(name)
     low = [each.lower() for each in names]
     return low.index(name.lower()) if name.lower() in low else None
+
+
+def _computed(kind: str, x: Any, y: Any) -> Any:
+    match kind:
+        case "Add":
+            return x + y
+        case "Sub":
+            return x - y
+        case "Mul":
+            return x * y
+        case "Div":
+            return scalars.quotient(x, y) if isinstance(x, int) and isinstance(y, int) else x / y
+        case "Mod":
+            return x - y * scalars.quotient(x, y)
+    return int(x) & int(y)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import sfumato
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from sfumato.server.catalog.catalog import Catalog
 
 LETTERS = frozenset({CHAR, NAME, TEXT, VARCHAR, UNKNOWN, TYPES["bpchar"].oid})
+LARGEST_EXPONENT = 400  # of a decimal
+BITS = {INT2: 15, INT4: 31, INT8: 63}
 NUMBERS = frozenset({INT2, INT4, INT8, OID, REGCLASS, REGTYPE, TYPES["xid"].oid})
 
 
@@ -67,6 +69,8 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
         return _as(a, b), b
     if isinstance(b, str) and not isinstance(a, str):
         return a, _as(b, a)
+    if isinstance(a, float) or isinstance(b, float):  # a decimal beside a double is one
+        a, b = (float(each) if isinstance(each, Decimal) else each for each in (a, b))
     return a, b
 
 
@@ -75,10 +79,12 @@ def _as(text: str, other: Any) -> Any:
         return {"t": True, "true": True, "f": False, "false": False}.get(text.strip().lower(), text)
     if isinstance(other, Reg):
         return int(text) if text.strip().lstrip("-").isdecimal() else -1 if other.shown != text else other
-    if isinstance(other, (int, float)):
+    if isinstance(other, (int, float, Decimal)):
         try:
+            if isinstance(other, Decimal):
+                return Decimal(text)
             return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
-        except ValueError:
+        except (ValueError, InvalidOperation):
             return None
     if isinstance(other, list):
         return array(text)
@@ -147,20 +153,27 @@ def cast(value: Any, oid: int, catalog: Catalog) -> Any:
         return [cast(each, ELEMENT[oid], catalog) for each in values]
     try:
         return _plainly(value, oid)
-    except (ValueError, TypeError, InvalidOperation, OverflowError):
+    except OverflowError:
+        found = refused(f"a value outside the range of {catalogs.spoken(oid)}")
+        found.sqlstate = "22003"
+        raise found from None
+    except (ValueError, TypeError, InvalidOperation):
         raise refused(f"reading {text_of(value)[:50]!r} as {catalogs.spoken(oid)}") from None
 
 
 def _plainly(value: Any, oid: int) -> Any:
     if oid in (INT2, INT4, INT8, OID):
-        return int(value) if not isinstance(value, str) else int(value.strip())
+        whole = int(value.strip()) if isinstance(value, str) else _rounded(value)
+        if oid in BITS and not -(1 << BITS[oid]) <= whole < 1 << BITS[oid]:
+            raise OverflowError
+        return whole
     if oid == BOOL:
         return _as(value, True) if isinstance(value, str) else bool(value)
     if oid == FLOAT8:
         return float(value)
     if oid == NUMERIC:
         number = Decimal(str(value))
-        if number.is_finite() and abs(number.adjusted()) > 400:
+        if number.is_finite() and abs(number.adjusted()) > LARGEST_EXPONENT:
             raise ValueError
         return number
     if oid == DATE:
@@ -169,6 +182,19 @@ def _plainly(value: Any, oid: int) -> Any:
         is_moment = isinstance(value, datetime.datetime)
         return value if is_moment else datetime.datetime.fromisoformat(str(value)).replace(tzinfo=None)
     return text_of(value) if oid in LETTERS else value
+
+
+def _rounded(value: Any) -> int:
+    """The nearest integer: a decimal's half goes away from zero, a double's to the even one."""
+    if isinstance(value, Decimal):
+        return int(value.to_integral_value(ROUND_HALF_UP))
+    return round(value) if isinstance(value, float) else int(value)
+
+
+def quotient(x: Any, y: Any) -> int:
+    """x / y without what is behind the point."""
+    whole = abs(x) // abs(y)
+    return int(whole if (x < 0) == (y < 0) else -whole)
 
 
 def _object(value: Any, kind: str, catalog: Catalog) -> Reg:

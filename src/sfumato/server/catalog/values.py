@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release import is_label
 from sfumato.errors import InvalidParameter
-from sfumato.queries.measures import Distinct, Kinds, Moments, PersonCount, Sum
-from sfumato.queries.plan import Chosen, KeyOf, Weighted
+from sfumato.queries.measures import Distinct, Moments, PersonCount, Sum
+from sfumato.queries.shown import Weighted
 
 if TYPE_CHECKING:
-    from sfumato.queries.declared import Kind
     from sfumato.queries.parameters import Given
-    from sfumato.queries.plan import Expression, Plan
+    from sfumato.queries.plan import Plan
+    from sfumato.queries.shown import Expression
 
 EPOCH = datetime.datetime(2000, 1, 1)
 MOST_DIGITS = 1000  # digits of a number
@@ -87,7 +86,7 @@ TYPES = {
 }
 BY_OID = {each.oid: each for each in TYPES.values()}
 ELEMENT = {each.array: each.oid for each in TYPES.values() if each.array}
-OF_KIND: dict[Kind, int] = {
+OF_KIND: dict[str, int] = {
     "integer": INT8,
     "number": FLOAT8,
     "text": TEXT,
@@ -97,7 +96,7 @@ OF_KIND: dict[Kind, int] = {
 }
 
 
-KIND_OF: dict[int, Kind] = {oid: kind for kind, oid in OF_KIND.items()}
+KIND_OF: dict[int, str] = {oid: kind for kind, oid in OF_KIND.items()}
 
 
 def array_of(oid: int) -> int:
@@ -120,23 +119,13 @@ class ResultField:
 def fields(plan: Plan, *, intervals: bool) -> list[ResultField]:
     """Names and types of the columns of a release: from the plan, before anything is run."""
     found: list[ResultField] = []
-    for output in plan.outputs:
-        oid = _type(output.expression, plan)
-        found.append(ResultField(output.name, oid))
-        if intervals and not is_label(output.expression):
-            found += [ResultField(f"{output.name}_low", oid, -1), ResultField(f"{output.name}_high", oid, 1)]
+    for column in plan.columns:
+        is_whole = column.expression is not None and _is_whole(column.expression, plan)
+        oid = INT8 if is_whole and column.has_interval else OF_KIND.get(column.kind, TEXT)
+        found.append(ResultField(column.name, oid))
+        if intervals and column.has_interval:
+            found += [ResultField(f"{column.name}_low", oid, -1), ResultField(f"{column.name}_high", oid, 1)]
     return found
-
-
-def _type(expression: Expression, plan: Plan) -> int:
-    if isinstance(expression, KeyOf):
-        return OF_KIND[plan.keys[expression.index].expression.domain.kind]
-    if is_label(expression):
-        assert isinstance(expression, Chosen)
-        measure = plan.measures[expression.measure]
-        assert isinstance(measure, Kinds)
-        return OF_KIND[measure.value.domain.kind]
-    return INT8 if _is_whole(expression, plan) else FLOAT8
 
 
 def _is_whole(expression: Expression, plan: Plan) -> bool:
@@ -341,11 +330,18 @@ def _from_text(text: str, oid: int) -> Any:
         case 1082:
             return datetime.date.fromisoformat(text.split()[0])
         case 1114:  # without a zone: one that is given does not count
-            return datetime.datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+            return datetime.datetime.fromisoformat(_rounded(text)).replace(tzinfo=None)
         case 1184:
-            moment = datetime.datetime.fromisoformat(text.strip())
+            moment = datetime.datetime.fromisoformat(_rounded(text))
             return (moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)).replace(tzinfo=None)
     return _array(text, ELEMENT[oid]) if oid in ELEMENT else text
+
+
+def _rounded(text: str) -> str:
+    """A moment of at most six decimals of a second: more would be rounded by PostgreSQL, and cut here."""
+    if re.search(r"\.\d{7,}", text):
+        raise ValueError(text)
+    return text.strip()
 
 
 _BOOLEAN = {

@@ -24,6 +24,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Field, fields, parts_of
+from sfumato.queries.narrowing import numbers_of
 from sfumato.queries.reading import equality
 from sfumato.queries.relations import (
     Among,
@@ -39,7 +40,6 @@ from sfumato.queries.relations import (
     prefix,
     scans_of,
 )
-from sfumato.queries.rows import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

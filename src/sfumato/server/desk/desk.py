@@ -99,7 +99,7 @@ class Caller:
     """Who asks, and through which door."""
 
     person: Person
-    door: str
+    interface: str
     address: str = ""
     token: str = ""  # the id of the one that she came in with
 
@@ -225,11 +225,13 @@ class Desk:
                 f"{caller.person.name!r} sent more than {self.settings.rate:g} requests per second", wait + 1
             )
 
-    def log_stranger(self, address: str, door: str, name: str = "") -> None:
+    def log_stranger(self, address: str, interface: str, name: str = "") -> None:
         """Write down that somebody was not let in; not too often, so that nobody can fill the disk."""
         if len(self._recent(address)) < GUESSES:
             who = {"who": name[:100]} if name else {}
-            self.log.write(door=door, **{"from": address}, **who, act="come in", outcome="AccessDenied")
+            self.log.write(
+                interface=interface, **{"from": address}, **who, act="log in", outcome="AccessDenied"
+            )
 
     def guessed(self, address: str) -> None:
         """Note a wrong token or password."""
@@ -292,17 +294,19 @@ class Desk:
     async def question(self, caller: Caller, wanted: Wanted, *, counted: bool = False) -> Question:
         """The question as the curator understands it, or its refusal; what is asked at once is read once."""
         await self.refresh()
-        if (known := self._questions.get(wanted.key)) is not None:
+        today = self.database.today  # a question may speak of it
+        if (known := self._questions.get((today, wanted.key))) is not None:
             return known
         database, counted = self.database, counted or wanted.is_long
-        key = ("question", caller.person.name, id(database), counted, wanted.key)
+        key = ("question", caller.person.name, id(database), counted, today, wanted.key)
         return await self._turns.together(key, lambda: self._read(caller, database, wanted, counted))
 
     async def _read(self, caller: Caller, database: Database, wanted: Wanted, counted: bool) -> Question:
+        today = database.today
         question = await self.in_turn(caller, self._asked, database, wanted, counted=counted)
         check_size(question)
         if database is self.database:  # the policy may have changed meanwhile
-            self._questions.put(wanted.key, question)
+            self._questions.put((today, wanted.key), question)
         return question
 
     def _asked(self, database: Database, wanted: Wanted) -> Question:
@@ -459,7 +463,7 @@ class Desk:
 
     def _due(self, plans: Sequence[Plan]) -> float:
         policy, alike = self.database.policy, self.database.alike
-        return sum(deadline(plan, policy, self.settings.pace, alike) for plan in plans)
+        return sum(deadline(each, policy, self.settings.pace, alike) for plan in plans for each in plan.all)
 
     def _view(self, who: str, database: Keeper) -> Keeper:
         """The database as somebody asks it: at the pace of deadlines."""
@@ -602,7 +606,7 @@ class Desk:
 
     async def _noting(self, caller: Caller, act: str, doing: Awaitable[T], question: str = "") -> T:
         """Write down who asked for what, and what came of it."""
-        facts = {"door": caller.door, "from": caller.address, "who": caller.person.name, "act": act}
+        facts = {"interface": caller.interface, "from": caller.address, "who": caller.person.name, "act": act}
         facts |= {"question": " ".join(question.split())} if question else {}
         try:
             found = await doing
@@ -628,7 +632,7 @@ class Desk:
     def note(self, caller: Caller, act: str, outcome: str = "ok") -> None:
         """Write down something that is no question."""
         self.counts[act, outcome] += 1
-        who = {"door": caller.door, "from": caller.address, "who": caller.person.name}
+        who = {"interface": caller.interface, "from": caller.address, "who": caller.person.name}
         self.log.write(**who, act=act, outcome=outcome)
 
     async def refresh(self) -> None:
@@ -720,7 +724,7 @@ def _looked(question: Question, anew: bool) -> tuple[Release | None, bool]:
 
 def check_size(*asked: Question) -> None:
     """Refuse what takes very long to plan."""
-    if (found := sum(len(each.plan.measures) for each in asked)) > MEASURES:
+    if (found := sum(len(plan.measures) for each in asked for plan in each.plan.all)) > MEASURES:
         raise Unsupported(
             f"the request needs {found} measures, and the limit is {MEASURES}",
             "Ask for some of the columns, or some of the questions, at a time.",

@@ -33,17 +33,19 @@ class Wanted:
     tune: str | None = None
     parameters: tuple[Given, ...] = ()
     statement: Statement | None = None  # the text as it was read, if it was
+    spelled: str = "duckdb"  # the dialect of the text, if it is still to be read
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What it is remembered by; 1 and True are equal, and not the same."""
         given = tuple((type(value).__name__, repr(value)) for value in self.parameters)
-        dialect = "" if self.statement is None else self.statement.dialect
+        dialect = self.spelled if self.statement is None else self.statement.dialect
+        dialect = "" if dialect == "duckdb" else dialect
         return self.sql, dialect, self.epsilon, self.rho, self.delta, self.tune, given
 
     def read(self) -> Statement:
         """What it says, with its values in place."""
-        return (self.statement or read(self.sql)).bound(self.parameters)
+        return (self.statement or read(self.sql, self.spelled)).bound(self.parameters)
 
     @property
     def is_long(self) -> bool:

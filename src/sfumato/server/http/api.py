@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 import sfumato
 from sfumato.curator.files import rewrite
-from sfumato.curator.release import LEVEL, is_label
+from sfumato.curator.release import LEVEL
 from sfumato.errors import (
     AccessDenied,
     InvalidParameter,
@@ -70,6 +70,7 @@ PRICE: dict[str, tuple[type, ...]] = {
     "delta": (str, int, float),
     "tune": (str, int, float),
     "parameters": (list,),
+    "dialect": (str,),
 }
 
 
@@ -354,7 +355,7 @@ class HttpServer:
         return _json({"running": await desk.in_turn(caller, owner.running, *facts)})
 
     async def people(self, request: Request) -> Response:
-        """Who may come in."""
+        """Who has access."""
         caller, desk = self._caller(request)
         desk.check_role(caller, "owner", "auditor")
         desk.note(caller, "people")
@@ -363,22 +364,22 @@ class HttpServer:
         return _json({"people": owner.people(everybody, late)})
 
     async def let_in(self, request: Request) -> Response:
-        """Let somebody in; the token is shown this one time."""
+        """Give somebody access; the token is shown this one time."""
         caller, desk = self._caller(request)
         desk.check_role(caller, "owner")
         body = await _body(request, {"name": (str,), "role": (str,), "days": (int, float)})
         name, role = body.get("name", ""), body.get("role", "analyst")
         token = await desk.read(lambda: desk.people.add(name, role, days=float(body.get("days", DAYS))))
-        desk.note(caller, f"let in {name}")
+        desk.note(caller, f"add user {name}")
         return _json({"name": name, "role": role, "token": token}, 201)
 
     async def shut_out(self, request: Request) -> Response:
-        """Shut somebody out."""
+        """Take somebody's access away."""
         caller, desk = self._caller(request)
         desk.check_role(caller, "owner")
         name = request.path_params["name"]
         await desk.read(desk.people.revoke, name)
-        desk.note(caller, f"shut out {name}")
+        desk.note(caller, f"revoke user {name}")
         return _json({"ok": True})
 
     async def review(self, request: Request) -> Response:
@@ -391,7 +392,7 @@ class HttpServer:
                 "name", name, "there is no such user; for the users: GET /v1/DATABASE/people"
             )
         await desk.read(owner.looked, desk.database.ledger, name)
-        desk.note(caller, f"looked at {name}")
+        desk.note(caller, f"review user {name}")
         return _json({"ok": True})
 
     # Who it is ----------------------------------------------------------------------------------------
@@ -530,8 +531,8 @@ def _written(shown: Answered, form: str, level: str) -> bytes:
 def _facts(release: Release, level: str) -> dict[str, Any]:
     kinds: list[str] = []
     ends: list[int] = []
-    for field, output in zip(fields(release.plan, intervals=False), release.plan.outputs, strict=True):
-        is_name = is_label(output.expression)
+    for field, column in zip(fields(release.plan, intervals=False), release.plan.columns, strict=True):
+        is_name = not column.has_interval
         kinds += [KIND_OF[field.oid]] if is_name else ["number"] * 3
         ends += [0] if is_name else [0, -1, 1]
     types = {"types": kinds, "ends": ends}
@@ -614,7 +615,8 @@ def _wanted(body: dict[str, Any]) -> Wanted:
         raise Malformed('no question given. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
     values = [_parameter(value) for value in body.get("parameters", [])]
     price: dict[str, Any] = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
-    return Wanted(body["sql"], **price, parameters=tuple(values))
+    spelled = body.get("dialect", "duckdb")
+    return Wanted(body["sql"], **price, parameters=tuple(values), spelled=spelled)
 
 
 def _parameter(value: Any) -> Any:

@@ -30,6 +30,10 @@ _PRICE: dict[str, Any] = {
     "rho": _NUMBER,
     "delta": _NUMBER,
     "tune": _NUMBER,
+    "dialect": {
+        "type": ["string", "null"],
+        "description": "Of the question: duckdb, postgres, bigquery, tsql, mysql or snowflake.",
+    },
     "parameters": {
         "type": ["array", "null"],
         "items": {"type": ["string", "number", "boolean", "null", "object", "array"]},

@@ -265,7 +265,7 @@ class Session(Statements):
         except scram.LoginRefused:
             guard = next(iter(self._door.desks.values()))  # counts wrong tokens for all of them
             guard.guessed(address)
-            (desk or guard).log_stranger(address, "wire", name)
+            (desk or guard).log_stranger(address, "postgres", name)
             with suppress(TooMany):
                 guard.check_guesses(address)
                 raise
@@ -276,7 +276,7 @@ class Session(Statements):
             raise AccessDenied("unknown")
         if self._door.count(person) >= SESSIONS_EACH:
             raise TooMany(f"{name!r} has {SESSIONS_EACH} sessions already", 10)
-        self.caller, self.desk, self.token = Caller(person, "wire", address, token), desk, token
+        self.caller, self.desk, self.token = Caller(person, "postgres", address, token), desk, token
         self.out += message(b"R", struct.pack("!i", 12) + final.encode()) + frames.AUTHENTICATED
         desk.note(self.caller, "connect")
 
@@ -370,7 +370,7 @@ class Session(Statements):
             RecursionError,
             struct.error,
         ) as error:
-            say("internal error", kind=type(error).__name__, door="wire")  # never its text
+            say("internal error", kind=type(error).__name__, interface="postgres")  # never its text
             self._say("ERROR", "XX000", "internal error", "A charge that was made stays.")
         else:
             return True

@@ -9,6 +9,7 @@ import sfumato
 from sfumato.curator.release import Release
 from sfumato.errors import InvalidParameter, SyntaxRefused, UnknownName
 from sfumato.mechanisms import Guarantee
+from sfumato.queries.dialects import SPELLINGS
 from sfumato.queries.lexing import signs
 from sfumato.server.catalog.catalog import VERSION
 
@@ -61,6 +62,7 @@ OURS = {
     **dict.fromkeys((f"sfumato.{name}" for name in PRICE), ""),
     "sfumato.intervals": "off",
     "sfumato.level": "0.95",
+    "sfumato.dialect": "postgres",
 }
 LONGEST_SETTING, MOST_SETTINGS = 1000, 200  # letters of a setting; settings of a session
 SAVED = 5000  # savepoints of a transaction; JDBC never releases its own
@@ -167,6 +169,10 @@ class SessionSettings:
         if key == "sfumato.level":
             Release.check_level(value)
             return value
+        if key == "sfumato.dialect":
+            if value.lower() not in SPELLINGS:
+                raise InvalidParameter(key, value, f"take one of: {', '.join(SPELLINGS)}")
+            return value.lower()
         if value:
             given = {"epsilon": 1, "delta": value} if key == "sfumato.delta" else {"epsilon": value}
             try:
@@ -246,6 +252,11 @@ class SessionSettings:
     def intervals(self) -> bool:
         """Whether the ends of intervals are columns."""
         return self.values["sfumato.intervals"] == "on"
+
+    @property
+    def dialect(self) -> str:
+        """In which SQL questions are written; what asks about the catalog is always PostgreSQL's."""
+        return self.values["sfumato.dialect"]
 
     @property
     def level(self) -> str:

@@ -180,7 +180,7 @@ class Statements:
 
     async def _parsed(self, sql: str) -> ParsedQuery:
         """A query, read once: whoever sends the same again finds it here."""
-        key = (id(self.desk.database), sql)  # it depends on the tables of the policy
+        key = (id(self.desk.database), self.knobs.dialect, sql)  # it depends on the tables of the policy
         if (known := self.parsed.get(key)) is not None:
             return known
         found = await self._in_turn(self._read, sql)
@@ -194,10 +194,19 @@ class Statements:
     def _read(self, sql: str) -> ParsedQuery:
         if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
             return ParsedQuery(True, None)  # of asyncpg, which the parser does not read
-        try:
-            found = read(bare(sql), "postgres")
-        except SyntaxRefused as refusal:
-            return ParsedQuery(False, None, refusal)
+        refused: SyntaxRefused | None = None
+        for dialect in dict.fromkeys(("postgres", self.knobs.dialect)):
+            try:
+                found = self._read_in(sql, dialect)
+            except SyntaxRefused as refusal:
+                refused = refusal
+                continue
+            if found.is_catalog or dialect == self.knobs.dialect:
+                return found
+        return ParsedQuery(False, None, refused)
+
+    def _read_in(self, sql: str, dialect: str) -> ParsedQuery:
+        found = read(bare(sql), dialect)
         tables = [each for each in found.tree.walk() if each.kind == "Table"]
         named = {each.alias.lower() for each in found.tree.walk() if each.kind == "CTE"}
         own = {table.name.lower() for table in self.desk.database.policy.tables}
@@ -228,7 +237,8 @@ class Statements:
         return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
 
     async def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
-        price, found = knobs.price(), await self._parsed(sql)
+        price: dict[str, Any] = dict(knobs.price())
+        found = await self._parsed(sql)
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
@@ -597,7 +607,8 @@ class Statements:
         else:
             given = [plain(value) for value in values[:most]]
         assert found.statement is not None
-        plan = await self._in_turn(found.statement.bound(given).plan, policy)
+        statement = replace(found.statement.bound(given), today=self.desk.database.today)
+        plan = await self._in_turn(statement.plan, policy)
         return fields(plan, intervals=(prepared.knobs or self.knobs).intervals)
 
 

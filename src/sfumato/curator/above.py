@@ -1,0 +1,202 @@
+"""The rows that are made of released ones, with intervals where the noise is known (law 12).
+
+What goes in are the shown rows of stored releases, so all of this is post-processing: free, and no charge
+depends on it. The query over them gives its columns and, in hidden ones, which released rows a value was
+made of; from these and its trace comes an interval. Numbers of one row keep the interval that they have in
+their release, sums of rows have that of the sum of their noise, and arithmetic on several shares the error
+probability among them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator.intervals import WHOLE, Errors, combined, function_ends
+from sfumato.errors import AfterRelease, Unsupported
+from sfumato.queries.made import Applied, Atom, Computed, Exactly, HowMany, OneOf, public_rows
+from sfumato.sources.apart import ShownTable, made
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sfumato.curator.calibrate import Calibration
+    from sfumato.curator.linear import Ends, Reader
+    from sfumato.queries.made import MadeQuery, Trace
+    from sfumato.queries.plan import Plan
+    from sfumato.queries.shown import Expression
+    from sfumato.sources.source import Source
+
+MOST_PUBLIC_ROWS = 100_000  # of a public table beside released rows
+Vector = tuple[tuple[int, ...], ...]
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A release that something is made of: its shown rows, and the integers that were drawn for them."""
+
+    plan: Plan
+    query: Calibration
+    table: ShownTable
+    vectors: Sequence[Vector]  # of its shown rows
+    times: Sequence[int]  # of how many groups each is the total
+
+
+def check_above(plan: Plan, sql: str, source: Source) -> None:
+    """Refuse what no engine can make of the rows of a plan: found out with none of them."""
+    assert plan.outer is not None
+    for table in public_rows(plan.outer.query):
+        if source.alike(table.table, "") > MOST_PUBLIC_ROWS:
+            told = f"the public table {table.table!r} has more than {MOST_PUBLIC_ROWS:,} rows"
+            raise Unsupported(told, "Join it after the release.", sql=sql)
+    tables = []
+    for each in plan.all:
+        kinds = tuple(column.kind for column in each.columns)
+        tables.append(ShownTable(kinds, tuple([] for _ in kinds)))
+    public = [
+        ShownTable(tuple(c.kind for c in each.columns), tuple([] for _ in each.columns))
+        for each in public_rows(plan.outer.query)
+    ]
+    try:
+        made(plan.outer.query, tables, public, is_check=True)
+    except AfterRelease as error:
+        told = f"what the query makes of released rows cannot be computed: {error.why}"
+        raise Unsupported(told, "Cast values to the types that you mean.", sql=sql) from None
+
+
+def public_tables(query: MadeQuery, source: Source) -> tuple[ShownTable, ...]:
+    """The rows of the public tables that a query over released rows reads."""
+    found = []
+    for each in public_rows(query):
+        rows = source.listed(each.table, tuple((c.name, c.kind) for c in each.columns))
+        columns = tuple([row[i] for row in rows] for i in range(len(each.columns)))
+        found.append(ShownTable(tuple(c.kind for c in each.columns), columns))
+    return tuple(found)
+
+
+def rows_above(
+    query: MadeQuery, below: Sequence[Below], public: Sequence[ShownTable], tail: Fraction
+) -> list[list[tuple[Any, Ends | None]]]:
+    """Every row: the values of its columns, and their intervals where they have one."""
+    found = made(query, [each.table for each in below], public)
+    if query.selected:  # rows are picked by released values: all intervals must hold at once
+        tail /= max(sum(len(each.vectors) for each in below), 1)
+    known, count = NoiseBelow(below), len(query.columns)
+    rows = []
+    for row in found:
+        hidden, cells = row[count:], []
+        for column, value in zip(query.columns, row[:count], strict=True):
+            ends = None if column.trace is None else known.ends(column.trace, hidden, tail)
+            cells.append((value, ends))
+        rows.append(cells)
+    return rows
+
+
+class NoiseBelow:
+    """What is known of the noise of released rows."""
+
+    def __init__(self, below: Sequence[Below]) -> None:
+        self.below = below
+        self._readers: dict[tuple[int, int, int, Fraction], tuple[Expression, Reader]] = {}
+
+    def ends(self, trace: Trace, hidden: Row, tail: Fraction) -> Ends:
+        """Ends that miss the noiseless value with probability at most `tail`."""
+        parts = _parts(trace, hidden)
+        return self._ends(trace, hidden, tail / max(parts, 1))
+
+    def _ends(self, trace: Trace, hidden: Row, tail: Fraction) -> Ends:
+        match trace:
+            case Exactly(value):
+                return _around(value)
+            case HowMany(place):
+                return _around(Fraction(len(_listed(hidden, place))))
+            case Computed(operator, left, right):
+                return combined(operator, self._ends(left, hidden, tail), self._ends(right, hidden, tail))
+            case Applied(name, parts):
+                return _applied(name, [self._ends(each, hidden, tail) for each in parts])
+            case OneOf(place, options):
+                assert isinstance(place, int)
+                chosen = options[hidden[place]]
+                return WHOLE if chosen is None else self._ends(chosen, hidden, tail)
+        return self._of_atom(trace, hidden, tail)
+
+    def _of_atom(self, atom: Atom, hidden: Row, tail: Fraction) -> Ends:
+        below = self.below[atom.question]
+        if not atom.many:
+            assert isinstance(atom.place, int)
+            row = hidden[atom.place]
+            if row is None:  # no row of it: what it would be is not known
+                return WHOLE
+            reader = self._reader(atom, below.times[row], tail)
+            return reader(below.vectors[row])
+        rows = _listed(hidden, atom.place)
+        if not rows:
+            return 0.0, 0.0
+        vectors = [below.vectors[row] for row in rows]
+        total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*vectors, strict=True))
+        if len(set(rows)) < len(rows) or below.plan.sets:
+            return WHOLE  # the same noise several times
+        return self._reader(atom, len(rows), tail)(total)
+
+    def _reader(self, atom: Atom, times: int, tail: Fraction) -> Reader:
+        key = (atom.question, id(atom.expression), times, tail)
+        if key not in self._readers:
+            below = self.below[atom.question]
+            reader = Errors.of(below.plan, below.query, times).reader(atom.expression, tail)
+            self._readers[key] = atom.expression, reader  # kept, so that no other one gets its identity
+        return self._readers[key][1]
+
+
+def _parts(trace: Trace, hidden: Row) -> int:
+    """Into how many parts the error probability is split."""
+    match trace:
+        case Atom():
+            return 1
+        case Computed(_, left, right):
+            return _parts(left, hidden) + _parts(right, hidden)
+        case Applied(_, parts):
+            return sum(_parts(each, hidden) for each in parts)
+        case OneOf(place, options):
+            assert isinstance(place, int)
+            chosen = options[hidden[place]]
+            return 0 if chosen is None else _parts(chosen, hidden)
+    return 0
+
+
+def _listed(hidden: Row, place: Any) -> list[int]:
+    assert isinstance(place, int)
+    return [row for row in hidden[place] or () if row is not None]
+
+
+def _around(value: Fraction) -> Ends:
+    near = float(value)
+    if Fraction(near) == value:
+        return near, near
+    return math.nextafter(near, -math.inf), math.nextafter(near, math.inf)
+
+
+def _applied(name: str, ends: list[Ends]) -> Ends:
+    """A monotone function of ends; the others have theirs in `intervals`."""
+    if name in ("exp", "ln"):
+        low, high = ends[0]
+        found = _exp(low, high) if name == "exp" else _ln(low, high)
+        return math.nextafter(found[0], -math.inf), math.nextafter(found[1], math.inf)
+    word, _, digits = name.partition(" ")
+    return function_ends(word, [*ends, (float(digits), float(digits))] if digits else ends)
+
+
+def _exp(low: float, high: float) -> Ends:
+    def at(x: float) -> float:
+        try:
+            return math.exp(x)
+        except OverflowError:
+            return math.inf
+
+    return at(low), at(high)
+
+
+def _ln(low: float, high: float) -> Ends:
+    return tuple(math.log(x) if x > 0 else -math.inf for x in (low, high))  # type: ignore[return-value]  # two

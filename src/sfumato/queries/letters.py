@@ -1,0 +1,130 @@
+"""Reading functions of texts that look for something in them.
+
+What they look in is cut to a public length, and so is what they make: nobody's text decides how long a row
+takes. Patterns are of a subset on which engines agree and which takes time in proportion to the text: no
+references back, no looking around, no counts beyond 100.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from sfumato.queries.domains import longest
+from sfumato.queries.expressions import Constant, Scalar, constant
+
+if TYPE_CHECKING:
+    from sfumato.queries.scopes import RowReader, Scope
+    from sfumato.queries.syntax import Node
+
+MOST_LETTERS = 1000  # of a text that is searched, and of what is made of it
+MOST_PUT = 20  # letters that replace something
+LONGEST_PATTERN = 200
+_PATTERN = re.compile(
+    r"""(?: \\[dDwWsS.+*?()\[\]{}|^$\\/-]      # classes, and signs by themselves
+          | \[\^?(?:\\[dwsDWS.+*?()\[\]{}|^$\\/-]|[^\[\]\\])+\]
+          | \(\?: | \((?!\?) | \) | \| | \^ | \$ | \.
+          | [^\\\[\](){}*+?|^$.]
+          | (?<=[^(|^*+?])[*+?]\??
+          | \{\d{1,2}(?:,\d{0,2})?\} )*""",
+    re.VERBOSE,
+)
+
+
+# A count of a group, and a count of a count: engines multiply them, and give up.
+_TWICE = re.compile(r"\)\{|(?<!\\)[*+?}][*+{]|(?<!\\)[*+?}]\?[*+?{]")
+
+
+def read(reader: RowReader, node: Node, scope: Scope) -> Scalar | None:
+    """A function of texts; None if it is none of these."""
+    match node.kind:
+        case "SplitPart":
+            by = _written(reader, node["delimiter"], scope, MOST_PUT)
+            number = reader.whole(node.get("part_index"), scope, 1, 100, default=1)
+            return reader.call(node, "split part", _cut(reader, node, node.this, scope), by, number)
+        case "Replace":
+            parts = [_written(reader, node[name], scope, MOST_PUT) for name in ("expression", "replacement")]
+            found = reader.call(node, "replace", _cut(reader, node, node.this, scope), *parts)
+            return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
+        case "StrPosition":
+            part = _written(reader, node["substr"], scope, MOST_LETTERS)
+            return reader.call(node, "position", _cut(reader, node, node.this, scope), part)
+        case "RegexpLike":
+            pattern = _pattern(reader, node.expression)
+            return reader.call(node, "regexp matches", _cut(reader, node, node.this, scope), pattern)
+        case "RegexpExtract":
+            pattern = _pattern(reader, node.expression)
+            group = reader.whole(node.get("group"), scope, 0, _groups(node.expression.text()) or 0)
+            return reader.call(node, "regexp extract", _cut(reader, node, node.this, scope), pattern, group)
+        case "RegexpReplace":
+            by = _written(reader, node["replacement"], scope, MOST_PUT)
+            options = node.get("modifiers")
+            if options is not None and options.text() not in ("", "g"):
+                reader.text.refuse(
+                    options, "these options are not supported", "Leave them out, or write: 'g'"
+                )
+            everywhere = constant(options is not None and options.text() == "g", "boolean")
+            pattern = _pattern(reader, node.expression)
+            _check_put(reader, node, by, _groups(node.expression.text()) or 0)
+            given = (_cut(reader, node, node.this, scope), pattern, by, everywhere)
+            found = reader.call(node, "regexp replace", *given)
+            return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
+    return None
+
+
+def _cut(reader: RowReader, node: Node, of: Node, scope: Scope) -> Scalar:
+    """A text of at most so many letters."""
+    found = reader.value(of, scope)
+    if found.domain.kind != "text":
+        reader.text.refuse(node, f"this is {found.domain.kind}, not text", "Use a text column.")
+    most = longest(found)
+    if most is not None and most <= MOST_LETTERS:
+        return found
+    return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
+
+
+def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant:
+    found = reader.value(node, scope)
+    if not isinstance(found, Constant) or not isinstance(found.value, str) or len(found.value) > most:
+        told = f"a text of at most {most} letters is needed here"
+        reader.text.refuse(node, told, "Write it out: 'abc'")
+    return found
+
+
+def _check_put(reader: RowReader, node: Node, by: Constant, groups: int) -> None:
+    """Refuse a replacement that an engine fails on: it would fail for a row, and tell that there is one."""
+    left = re.sub(r"\\\\", "", str(by.value))
+    if any(
+        not each[1:].isdecimal() or int(each[1:]) > groups for each in re.findall(r"\\.?", left, re.DOTALL)
+    ):
+        advice = (
+            f"Write \\0 for all that matches, \\1 to \\{groups} for its groups."
+            if groups
+            else "Write no backslash but \\0."
+        )
+        reader.text.refuse(node, "the replacement names a group that the pattern has not", advice)
+
+
+def _pattern(reader: RowReader, node: Node) -> Constant:
+    if node.kind != "Literal" or not node.arguments.get("is_string"):
+        reader.text.refuse(node, "the pattern is not a text", "Write it out: '^[A-Z]'")
+    if _groups(node.text()) is None:
+        reader.text.refuse(
+            node,
+            "this regular expression is not supported",
+            r"Use letters, classes ([A-Z], \d, \w), groups, |, *, +, ?, {2,5}, ^ and $; or LIKE.",
+        )
+    return constant(node.text(), "text")
+
+
+def _groups(pattern: str) -> int | None:
+    """How many groups a pattern has; None if it is none of ours."""
+    if len(pattern) > LONGEST_PATTERN or _PATTERN.fullmatch(pattern) is None or _TWICE.search(pattern):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return re.compile(pattern, re.ASCII).groups
+        except (re.error, FutureWarning, RecursionError, OverflowError):
+            return None

@@ -1,0 +1,297 @@
+"""What is made of released rows: queries over shown rows of stored releases, as trees of our own.
+
+Everything above a release is post-processing: it costs nothing and can tell nothing more (the release is all
+it sees). So nearly all of SQL is allowed here. A `MadeQuery` is read by whitelist (`outer`) and printed by
+whoever runs it; its tables are the rows of inner questions, by number, and public tables.
+
+What is known of the noise goes with it. A value that is computed from numbers of one shown row, or from sums
+of them over several, has a `Trace`: which numbers of which rows, and what is done with them. The rows
+themselves come out of the query, in hidden columns beside those that are asked for, so that an interval can
+be given for each value (law 12). What has no trace has no interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from fractions import Fraction
+
+    from sfumato.queries.shown import Expression
+
+MadeKind = Literal["integer", "number", "text", "boolean", "date", "timestamp", "interval", "null"]
+
+MOST_TRACED = 50  # parts of what is known of the noise of a value; hidden columns of a query
+
+# What is known of the noise ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A number of one released row, or, if there are many rows, of their sums.
+
+    `place` says where the row stands, or the list of them: as an expression inside a query, as the number of
+    a hidden column outside.
+    """
+
+    question: int
+    expression: Expression
+    place: Made | int
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly:
+    """A number without noise."""
+
+    value: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class HowMany:
+    """How many rows a list has: without noise, too."""
+
+    place: Made | int
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Arithmetic on traced numbers."""
+
+    operator: Literal["+", "-", "*", "/"]
+    left: Trace
+    right: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A monotone function of a traced number, by its name in `plan.Function`; or the least or greatest."""
+
+    name: str
+    parts: tuple[Trace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The trace of the part of a UNION ALL that a row is from."""
+
+    place: Made | int
+    options: tuple[Trace | None, ...]
+
+
+Trace = Atom | Exactly | HowMany | Computed | Applied | OneOf
+
+
+def moved(trace: Trace, change: Callable[[Made | int], Made | int]) -> Trace:
+    """The same trace, with its rows said otherwise."""
+    match trace:
+        case Atom(question, expression, place, many):
+            return Atom(question, expression, change(place), many)
+        case HowMany(place):
+            return HowMany(change(place))
+        case Computed(operator, left, right):
+            return Computed(operator, moved(left, change), moved(right, change))
+        case Applied(name, parts):
+            return Applied(name, tuple(moved(each, change) for each in parts))
+        case OneOf(place, options):
+            found = tuple(None if each is None else moved(each, change) for each in options)
+            return OneOf(change(place), found)
+    return trace
+
+
+def small(trace: Trace | None) -> Trace | None:
+    """The trace, if it has few parts; what has many has no interval."""
+    return trace if trace is not None and _size(trace) <= MOST_TRACED else None
+
+
+def _size(trace: Trace) -> int:
+    match trace:
+        case Computed(_, left, right):
+            return 1 + _size(left) + _size(right)
+        case Applied(_, parts):
+            return 1 + sum(map(_size, parts))
+        case OneOf(_, options):
+            return 1 + sum(_size(each) for each in options if each is not None)
+    return 1
+
+
+def places_of(trace: Trace) -> Iterator[Made | int]:
+    """Where it says that rows stand."""
+    match trace:
+        case Atom(_, _, place) | HowMany(place):
+            yield place
+        case Computed(_, left, right):
+            yield from places_of(left)
+            yield from places_of(right)
+        case Applied(_, parts):
+            for each in parts:
+                yield from places_of(each)
+        case OneOf(place, options):
+            yield place
+            for option in options:
+                if option is not None:
+                    yield from places_of(option)
+
+
+# Values --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A value in a query over released rows: a word, its parts, and a text where the word needs one."""
+
+    word: str
+    kind: MadeKind
+    parts: tuple[Made, ...] = ()
+    text: str = ""
+    noisy: bool = False  # whether released numbers decide it
+    trace: Trace | None = None
+    query: MadeQuery | None = None  # of a subquery
+    over: MadeWindow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOrder:
+    """What rows are sorted by."""
+
+    by: Made
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MadeWindow:
+    """The rows that a window function looks at."""
+
+    partition: tuple[Made, ...] = ()
+    order: tuple[MadeOrder, ...] = ()
+    frame: str = ""  # made of listed words and whole numbers alone
+
+    @property
+    def noisy(self) -> bool:
+        """Whether released numbers decide which rows these are."""
+        return any(each.noisy for each in (*self.partition, *(one.by for one in self.order)))
+
+
+# Queries -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MadeColumn:
+    """A column that a query has; rows of its trace stand in hidden columns, by number."""
+
+    name: str
+    kind: MadeKind
+    noisy: bool = False
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """The shown rows of an inner question, or of a public table; hidden column 0 is the number of the row."""
+
+    number: int
+    columns: tuple[MadeColumn, ...]
+    hidden: int = 1
+    selected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRows:
+    """The rows of a public table."""
+
+    table: str
+    columns: tuple[MadeColumn, ...]
+    hidden: int = 0
+    selected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRows:
+    """VALUES: rows that are written out; or a series from one value to another by steps."""
+
+    rows: tuple[tuple[Made, ...], ...]
+    columns: tuple[MadeColumn, ...]
+    is_series: bool = False
+    hidden: int = 0
+    selected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSource:
+    """Something in FROM, and how it is joined with what stands before it."""
+
+    alias: str
+    body: MadeQuery
+    join: Literal["", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"] = ""
+    on: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSelect:
+    """A SELECT over released rows."""
+
+    columns: tuple[MadeColumn, ...]
+    items: tuple[Made, ...]
+    rows: tuple[Made, ...]  # hidden columns, behind the others
+    sources: tuple[MadeSource, ...] = ()
+    where: Made | None = None
+    group: tuple[Made, ...] = ()
+    having: Made | None = None
+    qualify: Made | None = None
+    order: tuple[MadeOrder, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+    distinct: bool = False
+    selected: bool = False  # whether released numbers decide which rows there are
+
+    is_total: bool = False  # whether it adds up all rows, and has one row even if there are none
+
+    @property
+    def hidden(self) -> int:
+        """How many hidden columns it has."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeUnion:
+    """UNION, INTERSECT or EXCEPT of queries with the same columns."""
+
+    word: Literal["UNION ALL", "UNION", "INTERSECT", "EXCEPT"]
+    parts: tuple[MadeQuery, ...]
+    columns: tuple[MadeColumn, ...]
+    hidden: int = 0  # which part a row is from, then the hidden columns of all parts
+    order: tuple[MadeOrder, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+    selected: bool = False
+
+
+MadeQuery = ShownRows | PublicRows | ListedRows | MadeSelect | MadeUnion
+
+
+def public_rows(query: MadeQuery) -> list[PublicRows]:
+    """The public tables that are read in a query, each once."""
+    found: dict[str, PublicRows] = {}
+    seen: set[int] = set()
+    waiting: list[object] = [query]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        match each:
+            case PublicRows():
+                found[each.table] = each
+            case MadeSelect():
+                waiting += [source.body for source in each.sources]
+                waiting += [source.on for source in each.sources]
+                waiting += [*each.items, *each.rows, *each.group, each.where, each.having, each.qualify]
+                waiting += [order.by for order in each.order]
+            case MadeUnion():
+                waiting += each.parts
+            case Made():
+                waiting += [*each.parts, each.query]
+    return [found[name] for name in sorted(found)]

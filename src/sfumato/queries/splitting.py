@@ -1,0 +1,798 @@
+"""Where a text is split: below stand questions that are paid for, above what is made of their rows.
+
+The border is where rows of different people are added up (or their keys are listed). A subquery below it
+belongs to `rows`, one above it to `outer`. A text that is one question and shows what a plan can show is
+left alone: then nothing stands above it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from sfumato.errors import QueryRefused, Unsupported
+from sfumato.queries import asking
+from sfumato.queries.asking import Asking
+from sfumato.queries.made import (
+    MOST_TRACED,
+    Atom,
+    Exactly,
+    ListedRows,
+    Made,
+    MadeColumn,
+    MadeSelect,
+    MadeSource,
+    MadeUnion,
+    OneOf,
+    PublicRows,
+    ShownRows,
+    moved,
+    places_of,
+    small,
+)
+from sfumato.queries.madewords import AGGREGATING, wider
+from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
+from sfumato.queries.plan import Outer
+from sfumato.queries.reading import Reader, is_own
+from sfumato.queries.rewrite import rewrite
+from sfumato.queries.rows import FromReader
+from sfumato.queries.scopes import grouped
+from sfumato.queries.shown import KeyOf
+from sfumato.queries.syntax import Node, Text, word
+from sfumato.queries.trees import one_quantile_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sfumato.queries.asking import Measuring
+    from sfumato.queries.made import MadeKind, MadeQuery, Trace
+    from sfumato.queries.plan import Plan
+
+Level = Literal["people", "public", "released", "listed"]
+_SETS: dict[str, Any] = {"Union": "UNION", "Intersect": "INTERSECT", "Except": "EXCEPT"}
+_JOINS: dict[str, Any] = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
+
+
+def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None = None) -> Plan:
+    """The plan of a statement, with what is made of its released rows; or only that of one of its questions,
+    whose aggregates are measured so."""
+    while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None and not tree.nodes("joins"):
+        tree = tree.this
+    tree = one_quantile_each(tree)
+    splitter = Splitter(text, measuring, part)
+    if tree.kind not in ("Select", *_SETS) or splitter.level(tree, {}) not in ("released", "listed"):
+        return asking.ask(tree, text, measuring)
+    refusal: Unsupported | None = None
+    if tree.kind == "Select" and splitter.is_lowest(tree, {}) and _may_be_plain(tree):
+        try:
+            return asking.ask(tree, text, measuring)
+        except Unsupported as found:
+            refusal = found
+    try:
+        query = splitter.query(tree, {})
+    except QueryRefused:
+        if refusal is not None:
+            raise refusal from None
+        raise
+    if not splitter.questions:
+        text.refuse(
+            tree, "the query asks nothing about the tables", "Ask for example: SELECT COUNT(*) FROM t"
+        )
+    first, *others = splitter.questions
+    if part is not None:
+        return splitter.questions[part]
+    return replace(first, outer=Outer(query, _is_empty(query)), beside=tuple(others))
+
+
+def _is_empty(query: MadeQuery) -> bool:
+    """Whether it surely has no rows: LIMIT 0, WHERE 0 = 1, WHERE FALSE."""
+    if not isinstance(query, MadeSelect):
+        return False
+    where = query.where
+    never = where is not None and (
+        (where.word == "boolean" and where.text == "FALSE")
+        or (where.word == "compare" and where.text == "=" and _numbers_differ(where))
+    )
+    return query.limit == 0 or (never and (bool(query.group) or not query.is_total))
+
+
+def _numbers_differ(compare: Made) -> bool:
+    a, b = compare.parts
+    return a.word == b.word == "number" and isinstance(a.trace, Exactly) and a.trace != b.trace
+
+
+def _may_be_plain(select: Node) -> bool:
+    """Whether it has nothing that a plan surely cannot show."""
+    if any(select.arguments.get(name) for name in ("distinct", "qualify", "offset", "windows")):
+        return False
+    group = select.get("group")
+    if group is not None and any(select["group"].arguments.get(n) for n in ("all", "grouping_sets")):
+        return False
+    return not any(each.kind in ("Window", "GroupingSets", "Subquery", "Exists") for each in _shown(select))
+
+
+def _shown(select: Node) -> Iterator[Node]:
+    """Every node of what is shown and of how it is grouped."""
+    for name in ("having", "order", "group"):
+        if (clause := select.get(name)) is not None:
+            yield from clause.walk()
+    for item in select.nodes():
+        yield from item.walk()
+
+
+@dataclass(slots=True)
+class Splitter:
+    """Splits one statement."""
+
+    text: Text
+    measuring: Measuring
+    part: int | None = None
+    questions: list[Plan] = field(default_factory=list)
+    levels: dict[int, Level] = field(default_factory=dict)  # of nodes, by identity
+    made: dict[int, MadeQuery] = field(default_factory=dict)  # of what WITH names, by identity
+    aliases: itertools.count[int] = field(default_factory=itertools.count)
+
+    # Levels -------------------------------------------------------------------------------------------
+
+    def level(self, node: Node, named: dict[str, Node]) -> Level:
+        """What a query is about: rows of people, public rows, released ones, or what is written out."""
+        if id(node) not in self.levels:
+            self.levels[id(node)] = self._level(node, named)
+        return self.levels[id(node)]
+
+    def _level(self, node: Node, named: dict[str, Node]) -> Level:
+        match node.kind:
+            case "Subquery" | "Paren":
+                return self._together([self.level(node.this, named), *self._joined(node, named)])
+            case "Table":
+                return self._together([self._table(node, named), *self._joined(node, named)])
+            case "Values" | "Unnest" | "GenerateSeries":
+                return "listed"
+            case "Union" | "Intersect" | "Except":
+                named = self.named(node, named)
+                return self._together([self.level(each, named) for each in (node.this, node.expression)])
+            case "Select":
+                return self._of_select(node, named)
+        return "people"
+
+    def _table(self, node: Node, named: dict[str, Node]) -> Level:
+        if node.this.kind != "Identifier":
+            return "listed" if node.this.kind in ("GenerateSeries", "Unnest") else "people"
+        if (inner := _named_by_with(node, named)) is not None:
+            return self.level(inner.this, _back(inner))
+        table = self.text.policy.table(node.name)
+        return "public" if table is not None and table.public else "people"
+
+    def _joined(self, node: Node, named: dict[str, Node]) -> list[Level]:
+        return [self.level(each.this, named) for each in node.nodes("joins")]
+
+    def _of_select(self, node: Node, named: dict[str, Node]) -> Level:
+        named = self.named(node, named)
+        if node.get("from_") is None:
+            inner = [self.level(each.this, named) for each in _scalars(node)]
+            return "released" if "released" in inner else "listed"
+        found = self._together(self.below(node, named))
+        return "released" if found == "people" and self.is_question(node, named) else found
+
+    def below(self, select: Node, named: dict[str, Node]) -> list[Level]:
+        """The levels of what stands in FROM."""
+        return [self.level(select["from_"].this, named), *self._joined(select, named)]
+
+    @staticmethod
+    def _together(levels: list[Level]) -> Level:
+        for each in ("released", "people", "public"):
+            if each in levels:
+                return each
+        return "listed"
+
+    def is_lowest(self, select: Node, named: dict[str, Node]) -> bool:
+        """Whether nothing but rows of people and public ones stand in FROM."""
+        if select.get("from_") is None:
+            return False
+        return not {"released", "listed"} & set(self.below(select, self.named(select, named)))
+
+    def is_question(self, select: Node, named: dict[str, Node]) -> bool:
+        """Whether it adds up rows of different people, or lists their keys."""
+        group, distinct = select.get("group"), bool(select.arguments.get("distinct"))
+        clauses = [*select.nodes(), *(c for n in ("having", "order") if (c := select.get(n)) is not None)]
+        adds = any(True for each in clauses for _ in added_up(each))
+        if group is None and not adds and not distinct:
+            return False
+        reader = Reader(self.text)
+        _, scope = FromReader(self.text, reader).of(_rows_of(select), named)
+        items = [each.this if each.kind == "Alias" else each for each in select.nodes()]
+        listed = group.nodes() if group is not None else items if distinct and not adds else []
+        if group is not None and group.arguments.get("all"):
+            listed = [item for item in items if not any(True for _ in added_up(item))]
+        for each in listed:
+            target = grouped(each, select.nodes(), self.text, scope) if group is not None else each
+            for one in target.walk():
+                if one.kind == "Star":
+                    return False
+                if one.kind == "Column" and is_own(reader.find(one, scope)) and target.kind == "Column":
+                    return False
+        return True
+
+    def named(self, select: Node, named: dict[str, Node]) -> dict[str, Node]:
+        """What WITH names, beside what was named before."""
+        return FromReader(self.text, Reader(self.text)).with_names(select, named)
+
+    # Queries ------------------------------------------------------------------------------------------
+
+    def query(self, node: Node, named: dict[str, Node]) -> MadeQuery:
+        """What is made of released rows by a query."""
+        if node.kind in ("Subquery", "Paren") and not node.nodes("joins"):
+            return self.query(node.this, named)
+        if node.kind in _SETS:
+            return self.sets(node, named)
+        if node.kind == "Values":
+            return self.values(node)
+        if node.kind != "Select":
+            self.text.refuse(node, f"{word(node)} is not supported as a subquery", "Write a SELECT.")
+        self.text.allow(node, above=True)
+        named = self.named(node, named)
+        if self.is_lowest(node, named):
+            return self.question(node, named)
+        return self.above(node, named)
+
+    def reader(self, named: dict[str, Node], select: Node) -> MadeReader:
+        """A reader of expressions, which may have subqueries."""
+        numbers = Reader(self.text)
+        found = MadeReader(self.text, lambda node: self.inner(node, named), numbers.fraction)
+        for each in select.nodes("windows"):
+            found.windows[each.name.lower()] = each
+        return found
+
+    def inner(self, node: Node, named: dict[str, Node]) -> MadeQuery:
+        """A subquery in an expression."""
+        while node.kind in ("Subquery", "Paren"):
+            node = node.this
+        if self.level(node, named) == "people":
+            told = "this subquery is about single rows of people"
+            self.text.refuse(node, told, "Aggregate in it, or GROUP BY what many people share.")
+        return self.query(node, named)
+
+    def question(self, select: Node, named: dict[str, Node]) -> MadeQuery:
+        """A question, and what is shown of its rows."""
+        if self.level(select, named) == "public":
+            told = "the query asks only about public tables"
+            self.text.refuse(select, told, "They need no noise: read them from the source directly.")
+        number, inside = len(self.questions), f"s{next(self.aliases)}"
+        measuring = self.measuring if self.part in (None, number) else rewrite
+        found = Asking(self.text, Reader(self.text), select, measuring)
+        plan, aggregates = found.below(FromReader(self.text, found.reader), named)
+        number = self.numbered(plan)
+        columns = [
+            MadeColumn(c.name, c.kind, True, Atom(number, c.expression, 0))
+            if c.has_interval and c.expression is not None
+            else MadeColumn(c.name, c.kind, not isinstance(c.expression, KeyOf))
+            for c in plan.columns
+        ]
+        body = ShownRows(number, tuple(columns))
+        by_name = {column.name: column for column in columns}
+
+        def shown(name: str) -> Made:
+            column = by_name[name]
+            made = Made("column", column.kind, text=f"{inside}\0{name}", noisy=column.noisy)
+            trace = column.trace
+            return made if trace is None else replace(made, trace=moved(trace, lambda _: row_of(inside, 0)))
+
+        def known(node: Node, scope: MadeScope) -> Made | None:
+            if asking.is_aggregate(node):
+                return shown(f"a{aggregates.index(found.aggregate(node))}")
+            if any(True for _ in added_up(node)) or any(each.kind == "Window" for each in node.walk()):
+                return None
+            index = found.key_index(node)
+            if index is not None:
+                return shown(f"k{index}")
+            if node.kind == "Column":
+                if node.get("table") is None and any(n.lower() == node.name.lower() for n, _ in scope.items):
+                    return None
+                found.refuse_column(node)
+            return None
+
+        scope = MadeScope(known=known)
+        source = MadeSource(inside, body)
+        return self.select(select, named, (source,), scope, found)
+
+    def numbered(self, plan: Plan) -> int:
+        """The number of a question: the same for the same question."""
+        for number, each in enumerate(self.questions):
+            if each == plan:
+                return number
+        self.questions.append(plan)
+        return len(self.questions) - 1
+
+    def above(self, select: Node, named: dict[str, Node]) -> MadeQuery:
+        """A SELECT over released rows."""
+        levels = self.below(select, named) if select.get("from_") is not None else []
+        if "people" in levels:
+            told = "released rows are joined with single rows of people"
+            self.text.refuse(
+                select["from_"], told, "Ask for the people's rows as a question of their own first."
+            )
+        reader = self.reader(named, select)
+        sources: list[MadeSource] = []
+        names: list[MadeName] = []
+        merged: dict[str, Made] = {}
+        if (clause := select.get("from_")) is not None:
+            self.text.allow(clause)
+            self.source(clause.this, named, sources, names, merged, reader, None)
+            for join in select.nodes("joins"):
+                self.source(join.this, named, sources, names, merged, reader, join)
+        scope = MadeScope(tuple(names), tuple(merged.items()))
+        return self.select(select, named, tuple(sources), scope, None)
+
+    def source(
+        self,
+        node: Node,
+        named: dict[str, Node],
+        sources: list[MadeSource],
+        names: list[MadeName],
+        merged: dict[str, Made],
+        reader: MadeReader,
+        join: Node | None,
+    ) -> None:
+        """One more thing in FROM."""
+        text = self.text
+        if node.kind == "Subquery" and node.this.kind == "Table" and not node.alias:  # brackets
+            node = node.this
+        alias = node.alias or (node.name if node.kind == "Table" else f"subquery_{len(names) + 1}")
+        body = self.body(node, named)
+        if any(each.alias.lower() == alias.lower() for each in names):
+            text.refuse(node, f"{alias} is named twice", "Give one of them another name: JOIN t AS b")
+        inside = f"s{next(self.aliases)}"
+        name = MadeName(alias, inside, body)
+        if join is None:
+            sources.append(MadeSource(inside, body))
+            names.append(name)
+        else:
+            sources.append(self.join(join, name, names, merged, reader))
+            names.append(name)
+        for each in node.nodes("joins"):
+            self.source(each.this, named, sources, names, merged, reader, each)
+
+    def join(
+        self, node: Node, name: MadeName, names: list[MadeName], merged: dict[str, Made], reader: MadeReader
+    ) -> MadeSource:
+        text = self.text
+        text.allow(node, above=True)
+        side, kind = node.text("side").upper(), node.text("kind").upper()
+        if side not in ("", *_JOINS) or kind not in ("", "INNER", "OUTER", "CROSS"):
+            text.refuse(node, f"{side or kind} JOIN is not supported", "Write JOIN, LEFT JOIN or FULL JOIN.")
+        how: Any = _JOINS.get(side, "JOIN")
+        before = MadeScope(tuple(names), tuple(merged.items()))
+        alone = MadeScope((name,))
+        using = node.nodes("using")
+        if node.text("method").upper() == "NATURAL":
+            left = {c.name.lower() for each in names for c in each.query.columns}
+            using = [
+                Node("Identifier", {"this": c.name}) for c in name.query.columns if c.name.lower() in left
+            ]
+            if not using:
+                text.refuse(node, "the tables have no column of the same name", "Write: JOIN b ON a.x = b.x")
+        if using:
+            parts = []
+            for each in using:
+                column = Node("Column", {"this": each}, each.start, each.end)
+                a, b = reader.value(column, before), reader.value(column, alone)
+                reader.alike([a, b], each)
+                parts.append(reader.plain("compare", "boolean", [a, b], text="="))
+                chosen = {"JOIN": a, "LEFT JOIN": a, "RIGHT JOIN": b}.get(how)
+                merged[each.name.lower()] = chosen or reader.plain("coalesce", a.kind, [a, b])
+            return MadeSource(name.inside, name.query, how, reader.plain("and", "boolean", parts))
+        if node.get("on") is None:
+            if how != "JOIN":
+                text.refuse(node, "the join has no condition", "Write: JOIN b ON a.x = b.x")
+            return MadeSource(name.inside, name.query, "CROSS JOIN")
+        both = MadeScope((*names, name), tuple(merged.items()))
+        return MadeSource(name.inside, name.query, how, reader.truth(node["on"], both))
+
+    def body(self, node: Node, named: dict[str, Node]) -> MadeQuery:
+        """The rows of something in FROM, with its columns as the analyst names them."""
+        alias = node.get("alias")
+        given = [] if alias is None else alias.nodes("columns")
+        if node.kind == "Subquery":
+            self.text.allow(node)
+            found = self.query(node.this, named)
+        elif node.kind in ("Values", "Unnest"):
+            found = self.values(node)
+        elif node.kind == "Table" and node.this.kind == "GenerateSeries":
+            self.check_table(node)
+            found = self.series(node.this, node.alias)
+        elif node.kind == "Table" and (inner := _named_by_with(node, named)) is not None:
+            self.check_table(node)
+            if id(inner.this) not in self.made:
+                self.made[id(inner.this)] = self.query(inner.this, _back(inner))
+            found = self.made[id(inner.this)]
+            given = given or inner.nodes("columns")
+        elif node.kind == "Table" and node.this.kind == "Identifier":
+            found = self.public(node)
+        else:
+            self.text.refuse(node, f"{word(node)} is not supported in FROM", "Name a table or a subquery.")
+        return self.renamed(found, given, node)
+
+    def check_table(self, node: Node) -> None:
+        """Refuse what may hang on a table: TABLESAMPLE, PIVOT."""
+        self.text.allow(node)
+        if (alias := node.get("alias")) is not None:
+            self.text.allow(alias, above=True)
+
+    def renamed(self, found: MadeQuery, given: list[Node], node: Node) -> MadeQuery:
+        """The same rows, with other names of their columns."""
+        if not given:
+            return found
+        if len(given) > len(found.columns):
+            self.text.refuse(node, "there are more names than columns", f"Give {len(found.columns)} names.")
+        inside = f"s{next(self.aliases)}"
+        names = [each.name for each in given] + [column.name for column in found.columns[len(given) :]]
+        items = tuple(
+            Made("column", column.kind, text=f"{inside}\0{column.name}", noisy=column.noisy)
+            for column in found.columns
+        )
+        columns = tuple(replace(column, name=name) for column, name in zip(found.columns, names, strict=True))
+        rows = tuple(row_of(inside, at) for at in range(found.hidden))
+        return MadeSelect(columns, items, rows, (MadeSource(inside, found),), selected=found.selected)
+
+    def public(self, node: Node) -> MadeQuery:
+        """A public table."""
+        self.check_table(node)
+        table = self.text.policy.table(node.name)
+        if table is None or not table.public:
+            known = [each.name for each in self.text.policy.tables if each.public]
+            self.text.unknown("table", node.name, known, node.this)
+        return PublicRows(table.name, tuple(MadeColumn(c.name, c.kind) for c in table.columns))
+
+    def values(self, node: Node) -> MadeQuery:
+        """Rows that are written out."""
+        reader = self.reader({}, node)
+        rows = []
+        for each in node.nodes():
+            listed = each.nodes() if each.kind == "Tuple" else [each]
+            rows.append(tuple(reader.value(one, MadeScope()) for one in listed))
+        if not rows or len({len(row) for row in rows}) > 1 or len(rows) > MOST_LISTED_ROWS:
+            self.text.refuse(
+                node, "the rows of VALUES do not have the same columns", "Write: VALUES (1, 'a')"
+            )
+        columns = []
+        for i, column in enumerate(zip(*rows, strict=True)):
+            columns.append(MadeColumn(f"col{i}", reader.alike(list(column), node)))
+        return ListedRows(tuple(rows), tuple(columns))
+
+    def series(self, node: Node, alias: str) -> MadeQuery:
+        """Numbers, or moments, from one to another."""
+        reader = self.reader({}, node)
+        parts = [reader.value(node[name], MadeScope()) for name in ("start", "end")]
+        if (step := node.get("step")) is not None:
+            parts.append(reader.value(step, MadeScope()))
+        kind = parts[0].kind
+        if kind not in ("integer", "date", "timestamp") or (kind != "integer" and len(parts) < 3):
+            told = "generate_series takes whole numbers, or dates and an interval"
+            self.text.refuse(node, told, "Write: generate_series(1, 12)")
+        if node.arguments.get("is_end_exclusive"):
+            self.text.refuse(node, "RANGE is not supported here", "Write: generate_series(1, 12)")
+        gives: MadeKind = "integer" if kind == "integer" else "timestamp"
+        return ListedRows((tuple(parts),), (MadeColumn(alias or "generate_series", gives),), is_series=True)
+
+    # SELECT -------------------------------------------------------------------------------------------
+
+    def select(
+        self,
+        select: Node,
+        named: dict[str, Node],
+        sources: tuple[MadeSource, ...],
+        scope: MadeScope,
+        question: Asking | None,
+    ) -> MadeQuery:
+        """A SELECT over these rows; those of a question are grouped already."""
+        reader, text = self.reader(named, select), self.text
+        selected = any(each.body.selected or (each.on is not None and each.on.noisy) for each in sources)
+        where = group = having = None
+        keys: tuple[Made, ...] = ()
+        is_grouped = False
+        listed = self.starred(select, scope)
+        if question is None:
+            if (clause := select.get("where")) is not None:
+                text.allow(clause)
+                where = reader.truth(clause.this, scope)
+                selected = selected or where.noisy
+            group = select.get("group")
+            adds = [*select.nodes(), *(c for n in ("having", "order") if (c := select.get(n)) is not None)]
+            is_grouped = group is not None or any(True for each in adds for _ in added_up(each))
+            if group is not None:
+                keys = self.keys(group, reader, scope, listed)
+                selected = selected or any(each.noisy for each in keys)
+        inside = replace(scope, grouped=is_grouped)
+        items: list[tuple[str, Made]] = []
+        for name, item in listed:
+            made = item if isinstance(item, Made) else reader.value(item, inside)
+            if is_grouped:
+                self.check_grouped(made, keys, select)
+            items.append((name, made))
+        items = _named_apart(items)
+        after = replace(inside, items=tuple(items))
+        if (clause := select.get("having")) is not None:
+            text.allow(clause)
+            having = reader.truth(clause.this, after)
+            selected = selected or having.noisy
+            if question is not None:
+                where, having = having, None
+        qualify = None
+        if (clause := select.get("qualify")) is not None:
+            text.allow(clause, above=True)
+            qualify = reader.truth(clause.this, after)
+            selected = selected or qualify.noisy
+        order = reader.ordered(select.get("order"), after, tuple(items))
+        limit, offset = self.limits(select)
+        cuts = limit is not None or offset is not None
+        selected = selected or (cuts and any(each.by.noisy for each in order))
+        distinct = bool(select.arguments.get("distinct"))
+        if (
+            distinct
+            and isinstance(select.arguments["distinct"], Node)
+            and select["distinct"].arguments.get("on")
+        ):
+            text.refuse(
+                select["distinct"], "DISTINCT ON is not supported", "Use QUALIFY ROW_NUMBER() ... = 1."
+            )
+        columns, rows = self.columns(items, bool(selected), distinct, is_grouped)
+        return MadeSelect(
+            columns, tuple(made for _, made in items), rows, sources, where, keys, having, qualify,
+            order, limit, offset, distinct, selected, is_grouped and group is None,
+        )  # fmt: skip
+
+    def columns(
+        self, items: list[tuple[str, Made]], selected: bool, distinct: bool, is_grouped: bool
+    ) -> tuple[tuple[MadeColumn, ...], tuple[Made, ...]]:
+        """The columns of items, and the hidden ones that their traces need."""
+        rows: list[Made] = []
+        columns = []
+
+        def hidden(place: Made | int) -> int:
+            assert isinstance(place, Made)
+            if place not in rows:
+                rows.append(place)
+            return rows.index(place)
+
+        for name, made in items:
+            trace = made.trace
+            places = [] if trace is None else list(places_of(trace))
+            if distinct or (is_grouped and not all(_is_added(each) for each in places)):
+                trace = None
+            if selected and any(_is_of_others(each) for each in places):
+                trace = None  # without noise it would be made of other rows
+            trace = small(trace)
+            columns.append(
+                MadeColumn(name, made.kind, made.noisy, None if trace is None else moved(trace, hidden))
+            )
+        return tuple(columns), tuple(rows)
+
+    def starred(self, select: Node, scope: MadeScope) -> list[tuple[str, Node | Made]]:
+        """The selected items by name, with * written out."""
+        found: list[tuple[str, Node | Made]] = []
+        for position, item in enumerate(select.nodes(), start=1):
+            if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
+                star = item if item.kind == "Star" else item.this
+                self.text.allow(star)
+                of = item.get("table")
+                seen = set()
+                for source in scope.sources:
+                    if of is not None and of.name.lower() != source.alias.lower():
+                        continue
+                    for column in source.query.columns:
+                        column_ = Node("Column", {"this": Node("Identifier", {"this": column.name})})
+                        one = dict(scope.merged).get(column.name.lower()) if of is None else None
+                        if one is not None:
+                            if column.name.lower() not in seen:
+                                found.append((column.name, one))
+                            seen.add(column.name.lower())
+                            continue
+                        column_.arguments["table"] = Node("Identifier", {"this": source.alias})
+                        found.append((column.name, column_))
+                continue
+            if item.kind == "Alias":
+                self.text.allow(item)
+                found.append((item.alias, item.this))
+            else:
+                found.append((asking.name_of(item, position), item))
+        return found
+
+    def keys(
+        self,
+        group: Node,
+        reader: MadeReader,
+        scope: MadeScope,
+        listed: list[tuple[str, Node | Made]],
+    ) -> tuple[Made, ...]:
+        """What released rows are grouped by."""
+        self.text.allow(group, above=True)
+        plain = [each for each in group.nodes() if each.kind not in ("Rollup", "Cube", "GroupingSets")]
+        if len(plain) < len(group.nodes()):
+            told = "totals over released rows are not supported"
+            self.text.refuse(group, told, "Put ROLLUP, CUBE or GROUPING SETS into the question itself.")
+        if group.arguments.get("all"):
+            plain = [
+                item for _, item in listed if isinstance(item, Node) and not any(True for _ in added_up(item))
+            ]
+        keys: list[Made] = []
+        for each in plain:
+            target = each
+            if each.kind == "Literal":
+                if not each.text().isdecimal() or not 1 <= int(each.text()[:5]) <= len(listed):
+                    told = "that position is not in the SELECT list"
+                    self.text.refuse(each, told, f"Count from 1 to {len(listed)}.")
+                item = listed[int(each.text()) - 1][1]
+                if isinstance(item, Made):
+                    keys.append(item)
+                    continue
+                target = item
+            elif each.kind == "Column" and each.get("table") is None:
+                columns = {c.name.lower() for s in scope.sources for c in s.query.columns}
+                by_name = {name.lower(): item for name, item in listed}
+                item = by_name.get(each.name.lower(), each)
+                if each.name.lower() not in columns and isinstance(item, Node):
+                    target = item
+            found = reader.value(target, scope)
+            if found not in keys:
+                keys.append(found)
+        return tuple(keys)
+
+    def check_grouped(self, made: Made, keys: tuple[Made, ...], node: Node) -> None:
+        """Refuse a column that is neither grouped by nor aggregated."""
+        if made in keys or made.word.startswith("aggregate") or made.word == "filter":
+            return
+        if made.word == "column":
+            name = made.text.partition("\0")[2]
+            self.text.refuse(node, f"{name} is neither grouped by nor aggregated", "Add it to GROUP BY.")
+        for each in made.parts:
+            self.check_grouped(each, keys, node)
+
+    def limits(self, node: Node) -> tuple[int | None, int | None]:
+        """LIMIT or FETCH, and OFFSET."""
+        limit = offset = None
+        if (clause := node.get("limit")) is not None:
+            self.text.allow(clause, above=True)
+            if clause.kind == "Fetch":
+                limit = asking.whole_number(clause["count"], "FETCH", self.text)
+            else:
+                limit = asking.whole_number(clause.expression, "LIMIT", self.text)
+        if (clause := node.get("offset")) is not None:
+            self.text.allow(clause, above=True)
+            offset = asking.whole_number(clause.expression, "OFFSET", self.text)
+        return limit, offset
+
+    # UNION --------------------------------------------------------------------------------------------
+
+    def sets(self, node: Node, named: dict[str, Node]) -> MadeQuery:
+        """UNION, INTERSECT and EXCEPT of released rows."""
+        self.text.allow(node, above=True)
+        named = self.named(node, named)
+        parts = []
+        for each in (node.this, node.expression):
+            if self.level(each, named) == "people":
+                told = "a part of this query is about single rows of people"
+                self.text.refuse(each, told, "Aggregate in each part.")
+            parts.append(self.query(each, named))
+        distinct = bool(node.arguments.get("distinct"))
+        how: Any = _SETS[node.kind] + ("" if distinct or node.kind != "Union" else " ALL")
+        if not distinct and node.kind != "Union":
+            self.text.refuse(node, f"{_SETS[node.kind]} ALL is not supported", f"Write {_SETS[node.kind]}.")
+        first, second = parts
+        if len(first.columns) != len(second.columns):
+            told = f"the parts of {how} have different numbers of columns"
+            self.text.refuse(node, told, "Select the same number in each part.")
+        hidden = 1 + first.hidden + second.hidden if how == "UNION ALL" else 0
+        hidden = hidden if hidden <= MOST_TRACED else 0
+        columns = []
+        for a, b in zip(first.columns, second.columns, strict=True):
+            kind = wider([a.kind, b.kind])
+            if kind is None:
+                told = f"{a.name} is {a.kind} in one part and {b.kind} in the other"
+                self.text.refuse(node, told, "Cast one of them.")
+            columns.append(
+                MadeColumn(a.name, kind, a.noisy or b.noisy, _either(a.trace, b.trace, first.hidden))
+            )
+        if not hidden:
+            columns = [replace(column, trace=None) for column in columns]
+        selected = first.selected or second.selected or (how != "UNION ALL" and any(c.noisy for c in columns))
+        found = MadeUnion(how, (first, second), tuple(columns), hidden, selected=selected)
+        limit, offset = self.limits(node)
+        if node.get("order") is None and limit is None and offset is None:
+            return found
+        inside = f"s{next(self.aliases)}"
+        scope = MadeScope((MadeName("", inside, found),))
+        reader = self.reader(named, node)
+        items = tuple(
+            (c.name, Made("column", c.kind, text=f"{inside}\0{c.name}", noisy=c.noisy)) for c in columns
+        )
+        order = reader.ordered(node.get("order"), scope, items)
+        is_cut = (limit is not None or offset is not None) and any(each.by.noisy for each in order)
+        rows = tuple(row_of(inside, at) for at in range(hidden))
+        return MadeSelect(
+            tuple(columns), tuple(made for _, made in items), rows, (MadeSource(inside, found),),
+            order=order, limit=limit, offset=offset, selected=selected or is_cut,
+        )  # fmt: skip
+
+
+def _either(a: Trace | None, b: Trace | None, first: int) -> Trace | None:
+    """The trace of a column of UNION ALL: hidden column 0 says which part, then come those of both parts."""
+    if a is None and b is None:
+        return None
+
+    def by(shift: int, trace: Trace | None) -> Trace | None:
+        if trace is None:
+            return None
+        return moved(trace, lambda at: at + shift if isinstance(at, int) else at)
+
+    return OneOf(0, (by(1, a), by(1 + first, b)))
+
+
+def _is_of_others(place: Made | int) -> bool:
+    """Whether it says other rows than the one it stands in."""
+    return isinstance(place, Made) and (place.word in ("list", "scalar row") or place.over is not None)
+
+
+def _is_added(place: Made | int) -> bool:
+    """Whether it says rows of a group, and not of one row in it."""
+    return isinstance(place, Made) and (
+        (place.word == "list" and place.over is None) or place.word == "scalar row"
+    )
+
+
+def added_up(node: Node) -> Iterator[Node]:
+    """The aggregates in an expression, of rows or of released ones: not those that look at a window, but what
+    stands in them."""
+    if node.kind == "Window":
+        inner = node.this
+        while inner.kind in ("Filter", "IgnoreNulls"):
+            inner = inner.this
+        for part in (
+            *inner.parts,
+            *node.nodes("partition_by"),
+            *([node["order"]] if node.get("order") else []),
+        ):
+            yield from added_up(part)
+    elif node.kind in ("Subquery", "Select", "Exists"):
+        return
+    elif asking.is_aggregate(node) or node.kind in AGGREGATING:
+        yield node
+    else:
+        for part in node.parts:
+            yield from added_up(part)
+
+
+def _named_by_with(node: Node, named: dict[str, Node]) -> Node | None:
+    return None if node.arguments.get("in_schema") else named.get(node.name.lower())
+
+
+def _scalars(select: Node) -> Iterator[Node]:
+    """The subqueries in what is selected."""
+    for item in select.nodes():
+        for each in item.walk():
+            if each.kind == "Subquery" and each.this.kind == "Select":
+                yield each
+
+
+def _rows_of(select: Node) -> Node:
+    """The same FROM and WHERE, and nothing else."""
+    kept = {name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")}
+    return Node("Select", kept, select.start, select.end)
+
+
+def _back(named: Node) -> dict[str, Node]:
+    return {each.text(): each["node"] for each in named.nodes("names")}
+
+
+def _named_apart(items: list[tuple[str, Made]]) -> list[tuple[str, Made]]:
+    """The items, none called like another or like an end of its interval."""
+    taken: set[str] = set()
+    found = []
+    for name, made in items:
+        candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+        free = next(
+            each for each in candidates if not taken & {(each + end).lower() for end in ("", "_low", "_high")}
+        )
+        taken |= {(free + end).lower() for end in ("", "_low", "_high")}
+        found.append((free, made))
+    return found
