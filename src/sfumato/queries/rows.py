@@ -116,7 +116,9 @@ class FromReader:
         if not given:
             return item
         if len(given) > len(item.columns):
-            self.text.refuse(node, "there are more names than columns", f"Give {len(item.columns)} names.")
+            most = len(item.columns)
+            told = f"Give {most} names." if most > 1 else "Give one name."
+            self.text.refuse(node, "there are more names than columns", told)
         names = [each.name for each in given] + list(item.columns)[len(given) :]
         if len({name.lower() for name in names}) < len(names):
             self.text.refuse(node, "two columns have the same name", "Give each another name.")

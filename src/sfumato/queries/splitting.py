@@ -654,6 +654,10 @@ class Splitter:
         if (clause := node.get("limit")) is not None:
             self.text.allow(clause, above=True)
             if clause.kind == "Fetch":
+                options = clause.get("limit_options")
+                for name, told in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
+                    if options is not None and options.arguments.get(name):
+                        self.text.refuse(clause, f"{told} is not supported", "Write for example: LIMIT 10")
                 limit = asking.whole_number(clause["count"], "FETCH", self.text)
             else:
                 limit = asking.whole_number(clause.expression, "LIMIT", self.text)
