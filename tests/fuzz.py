@@ -26,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import duckdb
 from tests.neighbours import Link, Neighbourhood, links
@@ -62,6 +62,7 @@ FEATURES = (
     *("LEFT JOIN public", "JOIN USING", "unit IN", "unit NOT IN", "IN public", "nested", "nested by more"),
     *("inner COUNT", "inner COUNT(DISTINCT)", "inner SUM", "inner AVG", "inner MIN", "inner MAX"),
     *("inner BOOL_OR", "inner BOOL_AND", "DISTINCT", "link", "row unit", "private keys"),
+    *("window", "window by more", "QUALIFY", "inner ARG_MIN", "inner ARG_MAX", "inner FIRST", "inner LAST"),
 )
 
 
@@ -341,6 +342,7 @@ class Grammar:
     policy: Policy
     rng: random.Random
     wild: float = 0.03  # how often a literal is hostile
+    tied: ClassVar[bool] = True  # whether windows may leave open which row comes first
     used: set[str] = field(default_factory=set)
     links: tuple[Link, ...] = field(init=False)
     _tables: list[str] = field(default_factory=list)  # of WITH
@@ -843,6 +845,7 @@ class Grammar:
             self._public_join: 2.0,
             self._nested: 3.0,
             self._distinct: 1.0,
+            self._windowed: 1.0,
         }
         return self.rng.choices(list(ways), list(ways.values()))[0](depth)
 
@@ -1061,11 +1064,85 @@ class Grammar:
         select = f"SELECT {', '.join(parts)} FROM {inner.sql}{where} GROUP BY {', '.join(groups)}{having}"
         return self._derived(select, out, inner)
 
+    def _windowed(self, depth: int) -> Relation:
+        """What stands around a row among the rows of its person."""
+        inner, rng = self._relation(depth - 1), self.rng
+        if inner.unit is None:
+            return inner
+        self._use("window")
+        parts, out = [inner.unit.sql], [inner.unit]
+        for one in rng.sample(inner.columns, min(rng.randint(0, 2), len(inner.columns))):
+            if not one.role:
+                parts.append(f"{one.sql} AS {self._name('c')}")
+                out.append(replace(one, name=parts[-1].rsplit(" ", 1)[1]))
+        over = [self._over(inner) for _ in range(rng.choice([1, 1, 2]))]
+        for _ in range(rng.choice([1, 2, 3])):
+            sql, value = self._around(inner, rng.choice(over))
+            parts.append(f"{sql} AS {value.name}")
+            out.append(value)
+        select = f"SELECT {', '.join(parts)} FROM {inner.sql}{self._where(inner, 0.3)}"
+        if self._often(0.25):
+            self._use("QUALIFY")
+            ranked = f"{rng.choice(['ROW_NUMBER', 'RANK', 'DENSE_RANK'])}() OVER ({rng.choice(over)})"
+            select += f" QUALIFY {ranked} {rng.choice(['=', '<=', '>'])} {rng.choice([1, 1, 2])}"
+        return self._derived(select, out, inner)
+
+    def _over(self, inner: Relation) -> str:
+        """Whose rows, and in which order."""
+        assert inner.unit is not None
+        within = [inner.unit.sql]
+        if self._often(0.3):
+            self._use("window by more")
+            within.append(self._any_value(inner.columns).sql)
+        return f"PARTITION BY {', '.join(within)} ORDER BY {self._sorting(inner)}"
+
+    def _sorting(self, inner: Relation) -> str:
+        """An order, if there must be no ties by all that there is."""
+        by = [self._any_value(inner.columns).sql for _ in range(self.rng.choice([1, 1, 2]))]
+        by = [f"({each})" if each.lstrip("-").isdigit() else each for each in by]
+        ways = ["", "", " DESC", " ASC NULLS FIRST", " DESC NULLS LAST"]
+        sorts = [each + self.rng.choice(ways) for each in by]
+        return ", ".join(sorts if self.tied else [*sorts, *(each.sql for each in inner.columns)])
+
+    def _around(self, inner: Relation, over: str) -> tuple[str, Expr]:
+        """One window."""
+        rng, name, rows = self.rng, self._name("w"), inner.rows
+        form = rng.choice(["ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "FIRST_VALUE", "COUNT", "SUM"])
+        if form in ("ROW_NUMBER", "RANK", "DENSE_RANK"):
+            return f"{form}() OVER ({over})", Expr("", "integer", 1, rows, name=name)
+        if form in ("LAG", "LEAD", "FIRST_VALUE"):
+            value = self._number(inner.columns, 1) if self._often(0.6) else self._any_value(inner.columns)
+            more = rng.choice(["", "", ", 2"]) if form != "FIRST_VALUE" else ""
+            return f"{form}({value.sql}{more}) OVER ({over})", replace(value, name=name, role="")
+        whole = over.partition(" ORDER BY ")[0] if self._often(0.4) else over
+        if form == "COUNT":
+            value = Expr("*", "") if self._often(0.5) else self._any_value(inner.columns)
+            return f"COUNT({value.sql}) OVER ({whole})", Expr("", "integer", 0, rows, name=name)
+        form, value = rng.choice(["SUM", "AVG", "MIN", "MAX"]), self._number(inner.columns, 1)
+        assert value.low is not None
+        assert value.high is not None
+        times = rows if form == "SUM" else 1
+        low, high = min(value.low * times, value.low), max(value.high * times, value.high)
+        return f"{form}({value.sql}) OVER ({whole})", Expr("", value.kind, low, high, name=name)
+
+    def _first(self, inner: Relation, name: str) -> tuple[str, Expr]:
+        """The value of the row that comes first in some order."""
+        form = self.rng.choice(["ARG_MIN", "ARG_MAX", "FIRST", "LAST"] if self.tied else ["FIRST", "LAST"])
+        self._use(f"inner {form}")
+        value = self._number(inner.columns, 1) if self._often(0.6) else self._any_value(inner.columns)
+        if form.startswith("ARG"):
+            sql = f"{form}({value.sql}, {self._any_value(inner.columns).sql})"
+        else:
+            sql = f"{form}({value.sql} ORDER BY {self._sorting(inner)})"
+        return sql, replace(value, name=name, role="")
+
     def _inner(self, inner: Relation) -> tuple[str, Expr]:
         name, rows = self._name("a"), inner.rows
         form = self.rng.choice(
-            ["COUNT", "COUNT(DISTINCT)", "SUM", "SUM", "AVG", "MIN", "MAX", "BOOL_OR", "BOOL_AND"]
+            ["COUNT", "COUNT(DISTINCT)", "SUM", "SUM", "AVG", "MIN", "MAX", "BOOL_OR", "BOOL_AND", "first"]
         )
+        if form == "first":
+            return self._first(inner, name)
         self._use(f"inner {form}")
         if form == "COUNT":
             sql = self.rng.choice(["COUNT(*)", f"COUNT({self._any_value(inner.columns).sql})"])

@@ -925,6 +925,8 @@ _PARTS = (
 class Meanings(Grammar):
     """Writes questions whose parts are where meanings get lost: what is computed beside NULLs and joins."""
 
+    tied = False  # of equal rows the engine takes any
+
     # the statement
 
     def _select(self, relation: Relation) -> str:

@@ -22,6 +22,7 @@ from sfumato.sources.work import (
     Totals,
     UnitedRows,
     Use,
+    Windows,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +81,20 @@ def _told(rows: Rows) -> tuple[str, tuple[Rows, ...]]:
             return f"{alias}: rank {name} within ({_all(within)}) by ({_all(order)}): {_named(columns)}", (
                 inner,
             )
+        case Windows(alias, inner, columns, within, order, ties, places, totals):
+            by = [
+                f"{said(each.value)}{' descending' if each.descending else ''}"
+                f"{', NULLs first' if each.nulls_first else ''}"
+                for each in order
+            ]
+            told = [
+                f"{name} = {each.said}{'' if each.value is None else f' {said(each.value)}'}"
+                f"{f' {each.later:+}' if each.later else ''}"
+                for name, each in places
+            ]
+            told += [f"{name} = {_total(each)}" for name, each in totals]
+            which = f"within ({_all(within)}) by ({'; '.join(by)}) then ({_all(ties)})"
+            return f"{alias}: windows {', '.join(told)} {which}: {_named(columns)}", (inner,)
         case Repeat(alias, inner, columns, times, name):
             return f"{alias}: repeat {name} times {said(times)}: {_named(columns)}", (inner,)
         case UnitedRows(alias, parts):

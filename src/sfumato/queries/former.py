@@ -28,7 +28,19 @@ from sfumato.queries.expressions import Call, Constant, Domain, Field, bounds, p
 from sfumato.queries.measures import Distinct, Kinds, Moments, Octaves, PersonCount, Selected, Spread, Sum
 from sfumato.queries.plan import Aggregate, Key
 from sfumato.queries.promises import Prior, Promise, PromisePart
-from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Scan, Union, Where
+from sfumato.queries.relations import (
+    Among,
+    Fold,
+    Folded,
+    Join,
+    Owner,
+    Place,
+    Placed,
+    Scan,
+    Sorted,
+    Union,
+    Where,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,12 +91,15 @@ NAMES: dict[type, tuple[str, tuple[str, ...]]] = {
     Moments: ("Moments", ("values", "clamps", "degree", "nulls", "rows")),
     Octaves: ("Octaves", ("value", "clamp", "centre", "nodes")),
     Owner: ("Owner", ("column", "kind", "table", "key", "owner")),
+    Place: ("Place", ("said", "value", "later")),
+    Placed: ("Placed", ("number", "relation", "within", "order", "places", "totals")),
     PromisePart: ("Part", ("table", "column", "within", "above", "prior")),
     PersonCount: ("People", ("value", "groups")),
     Prior: ("Prior", ("kind", "numbers", "weights", "source")),
     Promise: ("Promise", ("parts", "advantage", "metric", "group", "either", "joint")),
     Scan: ("Scan", ("number", "table", "owner", "rows", "public")),
     Selected: ("Selected", ("groups",)),
+    Sorted: ("Sorted", ("value", "descending", "nulls_first")),
     Spread: ("Spread", ("value", "clamp", "ranks", "rows")),
     Sum: ("Sum", ("value", "clamp", "rows", "centre", "limit")),
     DeclaredTable: (

@@ -30,7 +30,7 @@ from sfumato.queries.notation import (
     value,
 )
 from sfumato.queries.precision import deciding, is_fine
-from sfumato.queries.relations import Among, Fold, Join, Scan, Union, Where, folds_of, prefix
+from sfumato.queries.relations import Among, Fold, Join, Placed, Scan, Union, Where, folds_of, prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,6 +120,21 @@ def relation(
         case Fold(number, inner, by, folds):
             made = [_folded(each, write, f"t{number}.{i}" in decisive) for i, each in enumerate(folds)]
             return {"fold": made, "as": number, "by": [write(each) for each in by], "of": below(inner)}
+        case Placed(number, inner, within, order, places, totals):
+            form = {
+                "placed": [
+                    [each.said, None if each.value is None else write(each.value), each.later]
+                    for each in places
+                ],
+                "totals": [
+                    _folded(each, write, f"t{number}.{i}" in decisive) for i, each in enumerate(totals)
+                ],
+                "as": number,
+                "within": [write(each) for each in within],
+                "order": [[write(each.value), each.descending, each.nulls_first] for each in order],
+                "of": below(inner),
+            }
+            return _without(form, placed=[], totals=[], order=[])
 
 
 def _folded(fold: Folded, write: Writing, is_decisive: bool) -> Form:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.domains import both
 from sfumato.queries.expressions import Scalar, fields, parts_of
-from sfumato.queries.relations import Among, Fold, Join, Relation, Scan, Union, Where, prefix
+from sfumato.queries.relations import Among, Fold, Join, Placed, Relation, Scan, Union, Where, prefix
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
@@ -55,7 +55,7 @@ def unit_kind(relation: Relation) -> Kind | None:
             return unit_kind(left) or unit_kind(right)
         case Union(_, parts):
             return unit_kind(parts[0][0])
-        case Fold(_, inner):
+        case Fold(_, inner) | Placed(_, inner):
             return unit_kind(inner)
 
 
@@ -64,6 +64,8 @@ def numbers_of(relation: Relation) -> set[int]:
     match relation:
         case Where(inner) | Among(inner):
             return numbers_of(inner)
+        case Placed(number, inner):
+            return {number} | numbers_of(inner)
         case Join(number, left, right):
             return {number} | numbers_of(left) | numbers_of(right)
     return {relation.number}

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Call, Constant, Field, grid_of
-from sfumato.queries.relations import Among, Fold, Join, Union, Where, folds_of
+from sfumato.queries.relations import Among, Fold, Join, Placed, Union, Where, folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,6 +83,9 @@ def decisive(plan: Plan) -> Iterator[Scalar]:
                     if fold.value is not None and (f"t{number}.{i}" in names or fold.function == "distinct"):
                         yield fold.value
                 pending.append(inner)
+            case Placed(_, inner) as placed:
+                yield from placed.scalars  # which rows are equals, and which comes first
+                pending.append(inner)
 
 
 def _uses(plan: Plan) -> set[_Use]:
@@ -115,6 +118,9 @@ def _uses(plan: Plan) -> set[_Use]:
                     if fold.value is not None and fold.function != "count":
                         decisive = fold.function == "distinct" or (f"t{number}.{i}", True) in found
                         found |= _of_values([fold.value], decisive)
+                pending.append(inner)
+            case Placed(_, inner) as placed:
+                found |= _of_values(placed.scalars, True)
                 pending.append(inner)
     return found
 

@@ -11,6 +11,7 @@ rows of one unit can add up to. Every node here keeps the rows separable, and th
   same unit only, and of each side only so many of them; a LEFT JOIN keeps the rows of its left side, which
   must not be public;
 * a fold adds up rows of one unit;
+* places say of a row where it stands among rows of its own unit, and what stands beside it;
 * a union keeps the units of its parts.
 
 Where each row is its own unit, there is at most one row of the relation for each (law 7): a join with a
@@ -253,7 +254,54 @@ class Fold:
         return True
 
 
-Relation = Scan | Where | Join | Among | Union | Fold
+Said = Literal["number", "rank", "dense rank", "beside", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What rows are sorted by."""
+
+    value: Scalar
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is said of a row by its place: its number, or the value of the row so many places later (earlier,
+    if negative), or of the first one."""
+
+    said: Said
+    value: Scalar | None = None
+    later: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Narrowed):
+    """The same rows, each with what is said of it by its place among those of the same person.
+
+    Its columns are called t<number>.p0, ... for places, and t<number>.0, ... for totals of the rows among
+    which it stands (of those up to its equals, where they are sorted). Rows that the order does not tell
+    apart are sorted by all that is used of them, so that places depend on the rows and not on their order.
+    """
+
+    number: int
+    relation: Relation
+    within: tuple[Scalar, ...]  # beside the person
+    order: tuple[Sorted, ...]
+    places: tuple[Place, ...] = ()
+    totals: tuple[Folded, ...] = ()
+
+    @property
+    def scalars(self) -> Iterator[Scalar]:
+        """All that it reads of a row."""
+        yield from self.within
+        yield from (each.value for each in self.order)
+        yield from (each.value for each in self.places if each.value is not None)
+        yield from (each.value for each in self.totals if each.value is not None)
+
+
+Relation = Scan | Where | Join | Among | Union | Fold | Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +385,7 @@ def number_of(relation: Relation) -> int:
 def _has_one_row(relation: Relation) -> bool:
     """Whether there is at most one row for every person."""
     match relation:
-        case Where(inner) | Among(inner):
+        case Where(inner) | Among(inner) | Placed(_, inner):
             return _has_one_row(inner)
         case Fold(_, _, by):
             return not by
@@ -350,6 +398,25 @@ def _keeps(join: Join) -> bool:
     return join.outer or any(_keeps(each) for each in inner if each is not None)
 
 
+def below(relation: Relation) -> tuple[Relation, ...]:
+    """The relations that it is made of."""
+    match relation:
+        case Where(inner) | Fold(_, inner) | Placed(_, inner):
+            return (inner,)
+        case Among(inner, _, other) | Join(_, inner, other):
+            return inner, other
+        case Union(_, parts):
+            return tuple(inner for inner, _ in parts)
+    return ()
+
+
+def all_of(relation: Relation) -> Iterator[Relation]:
+    """It, and every relation that it is made of."""
+    yield relation
+    for each in below(relation):
+        yield from all_of(each)
+
+
 def chains_of(relation: Relation, inside: bool = False) -> Iterator[Join]:
     """Every join of people that is not a part of a longer chain of such joins."""
     match relation:
@@ -358,96 +425,61 @@ def chains_of(relation: Relation, inside: bool = False) -> Iterator[Join]:
         case Among(inner, _, other):
             yield from chains_of(inner, inside)
             yield from chains_of(other)
-        case Fold(_, inner):
-            yield from chains_of(inner)
-        case Union(_, parts):
-            for inner, _ in parts:
-                yield from chains_of(inner)
         case Join(_, left, right):
             if relation.of_people and not inside:
                 yield relation
             for side in (left, right):
                 yield from chains_of(side, inside or relation.of_people)
+        case _:
+            for inner in below(relation):
+                yield from chains_of(inner)
 
 
 def scans_of(relation: Relation) -> Iterator[Scan]:
     """Every scan in it: a table as often as it is read."""
-    match relation:
-        case Scan():
-            yield relation
-        case Where(inner) | Fold(_, inner):
-            yield from scans_of(inner)
-        case Among(inner, _, other) | Join(_, inner, other):
-            yield from scans_of(inner)
-            yield from scans_of(other)
-        case Union(_, parts):
-            for inner, _ in parts:
-                yield from scans_of(inner)
+    return (each for each in all_of(relation) if isinstance(each, Scan))
 
 
 def joins_of(relation: Relation) -> Iterator[Join]:
     """Every join in it."""
-    match relation:
-        case Where(inner) | Fold(_, inner):
-            yield from joins_of(inner)
-        case Among(inner, _, other):
-            yield from joins_of(inner)
-            yield from joins_of(other)
-        case Union(_, parts):
-            for inner, _ in parts:
-                yield from joins_of(inner)
-        case Join(_, left, right):
-            yield relation
-            yield from joins_of(left)
-            yield from joins_of(right)
+    return (each for each in all_of(relation) if isinstance(each, Join))
 
 
 def scalars_of(relation: Relation) -> Iterator[Scalar]:
     """Every expression on a row in it."""
     match relation:
-        case Where(inner, condition):
+        case Where(_, condition):
             yield condition
-            yield from scalars_of(inner)
-        case Join(_, left, right, on):
+        case Join(_, _, _, on):
             if on is not None:
                 yield on
-            yield from scalars_of(left)
-            yield from scalars_of(right)
-        case Among(inner, value, other, other_value):
+        case Among(_, value, _, other_value):
             yield from (each for each in (value, other_value) if each is not None)
-            yield from scalars_of(inner)
-            yield from scalars_of(other)
         case Union(_, parts):
-            for inner, columns in parts:
+            for _, columns in parts:
                 yield from columns
-                yield from scalars_of(inner)
-        case Fold(_, inner, by, folds):
+        case Fold(_, _, by, folds):
             yield from by
             yield from (fold.value for fold in folds if fold.value is not None)
-            yield from scalars_of(inner)
+        case Placed():
+            yield from relation.scalars
+    for each in below(relation):
+        yield from scalars_of(each)
 
 
 def folds_of(relation: Relation) -> Iterator[tuple[str, Folded]]:
     """Everything that is made of a person's rows, in whatever part of it, and what the column is called."""
-    match relation:
-        case Where(inner):
-            yield from folds_of(inner)
-        case Join(_, left, right) | Among(left, _, right):
-            yield from folds_of(left)
-            yield from folds_of(right)
-        case Union(_, parts):
-            for inner, _ in parts:
-                yield from folds_of(inner)
-        case Fold(number, inner, _, folds):
-            yield from ((f"t{number}.{i}", each) for i, each in enumerate(folds))
-            yield from folds_of(inner)
+    for each in all_of(relation):
+        match each:
+            case Fold(number, _, _, folds) | Placed(number, totals=folds):
+                yield from ((f"t{number}.{i}", fold) for i, fold in enumerate(folds))
 
 
 def repeats(relation: Relation, number: int) -> int | None:
     """How often a row of one of its tables can be there, by its number: once for each partner that joins give
     it, of people who have no more than is declared. None if it is not one of its tables, but made of them."""
     match relation:
-        case Where(inner) | Among(inner):
+        case Where(inner) | Among(inner) | Placed(_, inner):
             return repeats(inner, number)
         case Join(_, left, right):
             for side, other in ((left, right), (right, left)):

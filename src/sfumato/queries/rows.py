@@ -28,6 +28,7 @@ from sfumato.queries.expressions import (
 )
 from sfumato.queries.joins import as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
+from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
 from sfumato.queries.reading import Reader, equality, is_own
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, prefix
 from sfumato.queries.scopes import FromItem, Scope, grouped
@@ -453,8 +454,11 @@ class FromReader:
             if (clause := node.get(name)) is not None:
                 advice = "Leave it out: which rows come first depends on the rows of all people."
                 self.text.refuse(clause, f"{told} is not supported in a subquery", advice)
-        relation, scope = self.of(node, named)
-        items = self.items(node, scope)
+        above = ("qualify", "windows") if windows_of(node) else ()
+        parts = {name: value for name, value in node.arguments.items() if name not in above}
+        relation, rows = self.of(Node("Select", parts, node.start, node.end), named)
+        node, relation, scope = windowed(self, node, relation, rows)
+        items = self.items(node, rows)
         if node.get("group") is not None or any(self.aggregates(item) for _, item in items):
             return self.fold(node, alias, relation, scope, items)
         if node.get("having") is not None:
@@ -518,6 +522,14 @@ class FromReader:
             for each in group.nodes():
                 target = grouped(each, node.nodes(), self.text, scope)
                 keys.append(self.reader.raw(target, scope))
+        clause = node.get("having")
+        firsts = [
+            f for each in (*(i for _, i in items), *([clause] if clause else [])) for f in firsts_of(each)
+        ]
+        if firsts:
+            windows, relation = first_ones(self, node, firsts, relation, scope, keys)
+            scope, node = windows.inside(), windows.without(node)
+            items = [(name, windows.without(item)) for name, item in items]
         columns: dict[str, Scalar] = {}
         folds: dict[str, Node] = {}
         for name, item in items:

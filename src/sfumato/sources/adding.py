@@ -378,6 +378,8 @@ def _uses(rows: work.Rows) -> set[str]:
             return _uses(inner)
         case Select(_, inner) | work.Group(_, inner) | work.Rank(_, inner) | work.Repeat(_, inner):
             return _uses(inner)
+        case work.Windows(_, inner):
+            return _uses(inner)
     return set()
 
 

@@ -43,6 +43,16 @@ COMMON: dict[str, str] = {
 }
 
 
+PLACES: dict[str, str] = {
+    "number": "ROW_NUMBER()",
+    "rank": "RANK()",
+    "dense rank": "DENSE_RANK()",
+    "before": "LAG({0}, {1})",
+    "beside": "LEAD({0}, {1})",
+    "first": "FIRST_VALUE({0})",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The texts of an engine."""
@@ -54,6 +64,7 @@ class Dialect:
     made: Mapping[Type, str]  # a column of ours
     canonical: Mapping[Type, str]  # a value as the text that MD5 is taken of
     totals: Mapping[Total, str]
+    places: Mapping[str, str]  # by what is said of a row: the value, and how many rows away
     keys: str  # public values: {values}, {type}, {count}
     given: str  # numbers that are handed in
     repeated: str  # so many rows, with a number each
@@ -135,6 +146,7 @@ DUCKDB = Dialect(
         "date": "CAST(DATE_DIFF('day', DATE '1970-01-01', {0}) AS VARCHAR)",
         "timestamp": "CAST(EPOCH_US({0}) AS VARCHAR)",
     },
+    places=PLACES,
     totals={
         "count": "COUNT({0})",
         "distinct": "COUNT(DISTINCT {0})",

@@ -31,10 +31,11 @@ from sfumato.sources.work import (
     Totals,
     UnitedRows,
     Use,
+    Windows,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sfumato.queries.declared import Value
     from sfumato.sources.dialect import Dialect
@@ -131,6 +132,9 @@ class _Printer:
                 by = f"PARTITION BY {self.listed(within)} " if within else ""
                 number = f"ROW_NUMBER() OVER ({by}ORDER BY {self.listed(order) or '1'}) AS {name}"
                 return f"SELECT {self.columns(columns)}, {number}{block}"
+            case Windows(_, inner, columns):
+                block = self.block(inner)
+                return f"SELECT {', '.join([self.columns(columns), *self.windows(rows)])}{block}"
             case Repeat(_, inner, columns, times, name):
                 block = self.block(inner)
                 number = self.dialect.repeated.format(self.text(times))
@@ -190,6 +194,27 @@ class _Printer:
         for name in inside:
             del self.inside[group.alias, name]
         return f"SELECT {shown}{block}{by}{having}"
+
+    def windows(self, rows: Windows) -> Iterator[str]:
+        """What is said of rows by their places, and the totals around them."""
+        by = f"PARTITION BY {self.listed(rows.within)}"
+        order = [
+            f"{self.text(each.value)} {'DESC' if each.descending else 'ASC'}"
+            f" NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+            for each in rows.order
+        ]
+        sorted_, total = (
+            f" ORDER BY {', '.join(order)}" if order else "",
+            [*order, *map(self.text, rows.ties)],
+        )
+        for name, place in rows.places:
+            is_total = place.said not in ("rank", "dense rank")
+            how = f" ORDER BY {', '.join(total) or '1'}" if is_total else sorted_
+            value = "" if place.value is None else self.text(place.value)
+            word = self.dialect.places[place.said if place.later >= 0 else "before"]
+            yield f"{word.format(value, abs(place.later))} OVER ({by}{how}) AS {name}"
+        for name, each in rows.totals:
+            yield f"{self.total(each)} OVER ({by}{sorted_}) AS {name}"
 
     def columns(self, columns: Sequence[tuple[str, Expression]]) -> str:
         return ", ".join(f"{self.text(value)} AS {name}" for name, value in columns)

@@ -42,6 +42,7 @@ from sfumato.sources.work import (
     Totals,
     UnitedRows,
     Use,
+    Windows,
 )
 
 if TYPE_CHECKING:
@@ -152,6 +153,12 @@ class _Engine:
                     part.sort(key=lambda row: [_ordered(self.value(x, row)) for x in order])
                     for number, row in enumerate(part, 1):
                         yield self.shown(columns, row) | {name: number}
+            case Windows(_, inner):
+                among: dict[Any, list[Row]] = {}
+                for row in self.rows(inner):
+                    among.setdefault(tuple(_same(self.value(x, row)) for x in rows.within), []).append(row)
+                for part in among.values():
+                    yield from self.placed(rows, part)
             case Repeat(_, inner, columns, times, name):
                 for row in self.rows(inner):
                     for number in range(self.value(times, row)):
@@ -167,6 +174,34 @@ class _Engine:
                     yield {"position": position, "code": code}
             case _:
                 raise AssertionError("these are no columns")
+
+    def placed(self, windows: Windows, part: list[Row]) -> Iterator[dict[str, Any]]:
+        """Rows of one window, with what is said of them."""
+        part.sort(key=lambda row: [_ordered(self.value(x, row)) for x in windows.ties])
+        for by in reversed(windows.order):
+            there = [row for row in part if self.value(by.value, row) is not None]
+            absent = [row for row in part if self.value(by.value, row) is None]
+            there.sort(key=lambda row, by=by: _ordered(self.value(by.value, row)), reverse=by.descending)  # type: ignore[misc]  # by is bound now
+            part[:] = [*absent, *there] if by.nulls_first else [*there, *absent]
+        at = [tuple(_same(self.value(by.value, row)) for by in windows.order) for row in part]
+        for i, row in enumerate(part):
+            said = self.shown(windows.columns, row)
+            equals = at.index(at[i])
+            for name, place in windows.places:
+                other = 0 if place.said == "first" else i + place.later
+                match place.said:
+                    case "number":
+                        said[name] = i + 1
+                    case "rank":
+                        said[name] = equals + 1
+                    case "dense rank":
+                        said[name] = len(set(at[:i])) + (at[i] not in at[:i])
+                    case _:
+                        assert place.value is not None
+                        is_there = 0 <= other < len(part)
+                        said[name] = self.value(place.value, part[other]) if is_there else None
+            last = len(at) - at[::-1].index(at[i]) if windows.order else len(part)
+            yield said | {name: self.total(total, part[:last]) for name, total in windows.totals}
 
     def shown(self, columns: Iterable[tuple[str, Expression]], row: Row) -> dict[str, Any]:
         return {name: self.value(value, row) for name, value in columns}

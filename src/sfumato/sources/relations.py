@@ -18,6 +18,7 @@ from sfumato.queries.relations import (
     Cut,
     Fold,
     Join,
+    Placed,
     Relation,
     Scan,
     Union,
@@ -105,6 +106,8 @@ class Lowering:
                 return self._among(relation, needed, kept)
             case Union(number, parts, kinds):
                 return self._union(number, parts, kinds, relation.by_person)
+            case Placed():
+                return self._placed(relation, needed)
             case Fold(number, inner, by, folds):
                 below = self.of(inner, _used(*by, *(fold.value for fold in folds)))
                 assert below.unit is not None
@@ -166,6 +169,58 @@ class Lowering:
         return _derived(
             number, work.UnitedRows(f"t{number}", tuple(selects)), by_person=by_person, unit=unit_type
         )
+
+    def _placed(self, placed: Placed, needed: set[Field]) -> Lowered:
+        """Rows with what is said of their places among those of the same person."""
+        below = self.of(placed.relation, needed | _used(*placed.scalars))
+        assert below.unit is not None
+        number, inside = placed.number, numbers_of(placed.relation)
+        values = {f: below.column(f) for f in sorted(needed, key=lambda f: f.name) if prefix(f) in inside}
+        called = {below.unit: "u"}
+        for each in values.values():
+            called.setdefault(each, f"c{len(called) - 1}")
+        alias, window = f"t{number}", f"w{number}"
+        places = tuple(
+            (f"p{i}", work.Placing(p.said, None if p.value is None else below.value(p.value), p.later))
+            for i, p in enumerate(placed.places)
+        )
+        totals: list[tuple[str, Totals]] = []
+        made = [_folded(each, below, totals, window) for each in placed.totals]
+        read = [p.value for _, p in places if p.value is not None]
+        rows = work.Windows(
+            window,
+            below.rows,
+            tuple((name, each) for each, name in called.items()),
+            (below.unit, *map(below.value, placed.within)),
+            tuple(
+                work.SortedBy(below.value(each.value), each.descending, each.nulls_first)
+                for each in placed.order
+            ),
+            tuple(dict.fromkeys([*list(called)[1:], *read])),
+            places,
+            tuple(totals),
+        )
+        shown: list[tuple[str, Expression]] = [
+            (name, ColumnValue(window, name, each.type)) for each, name in called.items()
+        ]
+        for (name, place), of in zip(places, placed.places, strict=True):
+            type_: Type = "i64" if place.value is None or of.value is None else place.value.type
+            shown.append((name, ColumnValue(window, name, type_)))
+        shown += [(f"s{i}", each) for i, each in enumerate(made)]
+        types = {name: each.type for name, each in shown}
+
+        def column(field: Field) -> Expression:
+            name = field.name.partition(".")[2]
+            if prefix(field) == number:
+                name = name if name.startswith("p") else f"s{name}"
+            else:
+                name = called[values[field]]
+            return ColumnValue(alias, name, types[name])
+
+        unit = ColumnValue(alias, "u", below.unit.type)
+        columns: dict[int, Callable[[Field], Expression]] = dict.fromkeys(inside | {number}, column)
+        rows_ = Select(alias, rows, tuple(shown))
+        return Lowered(rows_, unit, columns, dict.fromkeys(below.units, unit))
 
     # Joins --------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ Rows have columns, each known by an alias and a name. Two kinds of things are in
 
 * expressions on one row (`Column`, `Constant`, `Apply`): total, strict in NULL unless said otherwise, with a
   type each; the names of operations stand in `OPERATIONS`, with what they mean;
-* rows (`Table`, `Keys`, `Given`, `Use`, `Filter`, `Join`, `Among`, `Select`, `Group`, `Rank`, `Repeat`,
-  `Union`): none of them depends on the order of rows.
+* rows (`TableRows`, `Keys`, `Given`, `Use`, `Filter`, `JoinedRows`, `SemiJoin`, `Select`, `Group`, `Rank`,
+  `Windows`, `Repeat`, `UnitedRows`): none of them depends on the order of rows.
 
 All sums are of integers, but one: a sum of doubles may sift out people who are then looked at exactly. Which
 rows a cap picks is decided by a hash of one person's own rows; which hash is an argument of `lower`, since
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.relations import Said
 
 Type = Literal["bool", "i32", "i64", "i128", "u64", "f32", "f64", "text", "date", "timestamp"]
 TYPES: dict[Kind, Type] = {
@@ -261,6 +262,42 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
+class SortedBy:
+    """What rows are sorted by: NaN above all numbers, text by its bytes."""
+
+    value: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """What is said of a row by its place; see `queries.relations.Place`."""
+
+    said: Said
+    value: Expression | None
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The rows below, each with what is said of it among those that agree in some columns.
+
+    Places are those in the order; what it leaves undecided `ties` decide, which tell all rows apart that are
+    not the same. Totals are of all rows among which one stands, or of those up to its equals in the order.
+    """
+
+    alias: str
+    rows: Rows
+    columns: tuple[tuple[str, Expression], ...]
+    within: tuple[Expression, ...]
+    order: tuple[SortedBy, ...]
+    ties: tuple[Expression, ...]
+    places: tuple[tuple[str, Placing], ...]
+    totals: tuple[tuple[str, Totals], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """Each row so often, with a number from 0 on that is called `name`."""
 
@@ -290,6 +327,7 @@ Rows = (
     | Select
     | Group
     | Rank
+    | Windows
     | Repeat
     | UnitedRows
 )

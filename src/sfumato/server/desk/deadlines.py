@@ -30,9 +30,11 @@ from sfumato.queries.relations import (
     Among,
     Fold,
     Join,
+    Placed,
     Scan,
     Union,
     Where,
+    all_of,
     cuts,
     is_chain,
     joins_of,
@@ -67,7 +69,7 @@ def deadline(plan: Plan, policy: Policy, pace: float = 1.0, alike: Alike = lambd
     rows have the same value of a column, at most, and of no column ("") how many rows there are.
     """
     work = _Work(dict(policy.sizes), alike)
-    joins = len(list(joins_of(plan.relation)))
+    joins = sum(isinstance(each, (Join, Placed)) for each in all_of(plan.relation))
     shape = (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
     rows, pairs = work.rows(plan.relation), work.pairs(plan.relation)
     spent = BASE + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape
@@ -102,7 +104,7 @@ class _Work:
         match relation:
             case Scan():
                 return self._size(relation)
-            case Where(inner) | Among(inner) | Fold(_, inner):
+            case Where(inner) | Among(inner) | Fold(_, inner) | Placed(_, inner):
                 return self._out(inner)
             case Union(_, parts):
                 return sum(self._out(inner) for inner, _ in parts)
@@ -151,7 +153,7 @@ class _Work:
                 return self._pairs(inner, kept)
             case Among(inner, _, other):
                 return [*self._pairs(other, None), *self._pairs(inner, kept)]
-            case Fold(_, inner):
+            case Fold(_, inner) | Placed(_, inner):
                 return self._pairs(inner, None)
             case Union(_, parts):
                 return [each for inner, _ in parts for each in self._pairs(inner, None)]
