@@ -77,6 +77,15 @@ rows_per_person = 50
 [tables.c.columns]
 visit = { type = "integer" }
 test = { type = "text" }
+[tables.s]
+unit = "id"
+rows_per_person = 50
+[tables.s.columns]
+id = { type = "integer" }
+visit = { type = "integer" }
+v = { type = "integer", low = 0, high = 50 }
+w = { type = "text", keys = ["A", "a", "", "B b"] }
+d = { type = "date", low = 2020-01-01, high = 2030-12-31 }
 [tables.p]
 public = true
 [tables.p.columns]
@@ -92,6 +101,7 @@ COLUMNS = {
     "a": "id BIGINT, visit INTEGER, v INTEGER, w VARCHAR",
     "b": "id BIGINT, x INTEGER, r INTEGER, q DOUBLE, c DECIMAL(12, 3)",
     "c": "visit INTEGER, test VARCHAR",
+    "s": "id BIGINT, visit INTEGER, v INTEGER, w VARCHAR, d DATE",
     "p": "w VARCHAR, v INTEGER, y INTEGER",
 }
 ROWS: dict[str, list[tuple[str | None, ...]]] = {
@@ -120,6 +130,10 @@ ROWS: dict[str, list[tuple[str | None, ...]]] = {
         for i, c in [(1, "0.1"), (2, "1.005"), (3, None), (4, "0.1"), (4, "0.2"), (9, "0.285")]
     ],
     "c": [(str(100 + i % 9), "blood" if i % 3 else None) for i in range(15)],
+    "s": [
+        (str(i % 7), str(500 - i), None if i % 9 == 4 else str(i * 5 % 13), ["A", "a", "", "B b"][i % 3], d)
+        for i, d in enumerate(f"2024-{1 + i % 12:02}-{1 + i * 7 % 28:02}" for i in range(40))
+    ],
     "p": [("A", "1", "10"), ("a", "2", None), ("B b", None, "3"), (None, "4", "4")],
 }
 
@@ -654,6 +668,52 @@ QUESTIONS = (
     "SELECT COUNT(*) FROM (SELECT * FROM a) AS f WHERE (f.v > 1)",
     "SELECT COUNT(*) FROM (SELECT a.* FROM a) AS f",
 )
+# What stands around a row among the rows of its person, and the first of these rows.
+ONE_PERSON = (
+    "SELECT COUNT(*), SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS r"
+    " FROM s) WHERE r = 1",
+    "SELECT r, COUNT(*), AVG(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit DESC) AS r"
+    " FROM s) GROUP BY r",
+    "SELECT SUM(r), SUM(d) FROM (SELECT id, RANK() OVER (PARTITION BY id ORDER BY v) AS r, DENSE_RANK() OVER"
+    " (PARTITION BY id ORDER BY v) AS d FROM s)",
+    "SELECT SUM(v - before), COUNT(before), COUNT(*) FROM (SELECT id, v, LAG(v) OVER (PARTITION BY id ORDER BY"
+    " visit) AS before FROM s)",
+    "SELECT AVG(DATE_DIFF('day', before, d)) FROM (SELECT id, d, LAG(d) OVER (PARTITION BY id ORDER BY d, visit)"
+    " AS before FROM s)",
+    "SELECT COUNT(*) FROM (SELECT id, w, LEAD(w, 2) OVER (PARTITION BY id ORDER BY visit) AS later FROM s)"
+    " WHERE later = 'A' AND w <> 'A'",
+    "SELECT SUM(f), COUNT_IF(v > f) FROM (SELECT id, v, FIRST_VALUE(v) OVER (PARTITION BY id ORDER BY visit) AS"
+    " f FROM s)",
+    "SELECT SUM(f) FROM (SELECT id, FIRST_VALUE(v) OVER (PARTITION BY id, w ORDER BY v NULLS FIRST, visit) AS f"
+    " FROM s)",
+    "SELECT SUM(c), SUM(so_far), SUM(m), COUNT(x) FROM (SELECT id, COUNT(*) OVER (PARTITION BY id) AS c, SUM(v)"
+    " OVER (PARTITION BY id ORDER BY visit) AS so_far, AVG(v) OVER (PARTITION BY id) AS m, MAX(v) OVER"
+    " (PARTITION BY id, w) AS x FROM s)",
+    "SELECT COUNT(*) FROM (SELECT id, SUM(v) OVER (PARTITION BY id ORDER BY v RANGE BETWEEN UNBOUNDED PRECEDING"
+    " AND CURRENT ROW) AS x FROM s) WHERE x > 5",
+    "SELECT COUNT(*) FROM (SELECT id, MIN(v) OVER (PARTITION BY id ORDER BY visit ROWS BETWEEN UNBOUNDED"
+    " PRECEDING AND UNBOUNDED FOLLOWING) AS x FROM s) WHERE x > 1",
+    "SELECT w, COUNT(*) FROM (SELECT id, w FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit)"
+    " <= 2) GROUP BY w",
+    "SELECT SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS r FROM s WHERE v"
+    " IS NOT NULL QUALIFY r = 2)",
+    "SELECT SUM(r) FROM (SELECT id, ROW_NUMBER() OVER q AS r FROM s WINDOW q AS (PARTITION BY id ORDER BY"
+    " visit))",
+    "SELECT COUNT(*) FROM (SELECT id, COUNT(v) FILTER (WHERE v > 2) OVER (PARTITION BY id) AS n FROM s) WHERE"
+    " n = 2",
+    "SELECT COUNT(*), SUM(b.x) FROM (SELECT id, visit FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY"
+    " visit) = 1) AS f JOIN b ON f.id = b.id",
+    "SELECT SUM(a), SUM(z), COUNT(o) FROM (SELECT id, ARG_MIN(v, visit) AS a, ARG_MAX(v, visit) AS z,"
+    " ARG_MIN(w, visit) AS o FROM s GROUP BY id)",
+    "SELECT SUM(a), SUM(z) FROM (SELECT id, FIRST(v ORDER BY visit) AS a, LAST(v ORDER BY visit) AS z FROM s"
+    " GROUP BY id)",
+    "SELECT SUM(a), SUM(z), COUNT(n) FROM (SELECT id, FIRST(v ORDER BY visit) FILTER (WHERE w = 'A') AS a,"
+    " ARG_MAX(v, d) FILTER (WHERE v < 9) AS z, ARG_MIN(v > 5, visit) AS n FROM s GROUP BY id)",
+    "SELECT w, AVG(a) FROM (SELECT id, w, ARG_MAX(v, visit) AS a FROM s GROUP BY id, w HAVING ARG_MIN(v,"
+    " visit) < 6) GROUP BY w",
+    "SELECT COUNT(*) FROM (SELECT id, MIN(d) AS first, MAX(d) AS last FROM s GROUP BY id) WHERE"
+    " last - first > 30",
+)
 # What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).
 LEFT = "FROM a LEFT JOIN (SELECT id, {} FROM b) AS b ON a.id = b.id"
 ONCE_WRONG = (
@@ -760,6 +820,7 @@ def listed() -> Iterator[str]:
             yield f"SELECT {each.format(n=n, m=m)} FROM t"
         yield f"SELECT w, {each.format(n='n', m='m')} FROM t GROUP BY w"
     yield from QUESTIONS
+    yield from ONE_PERSON
 
 
 def batched(texts: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:

@@ -653,7 +653,8 @@ class FromReader:
         if function in ("any", "every"):
             return Domain("boolean")
         if function in ("min", "max"):
-            return replace(value.domain, keys=None, required=False, tuned=None)
+            keys = value.domain.keys if node.kind == "AnyValue" else None  # of MIN since before: other names
+            return replace(value.domain, keys=keys, required=False, tuned=None)
         try:
             low, high = bounds(value)
         except Unusable as reason:
