@@ -666,53 +666,54 @@ QUESTIONS = (
     " SELECT SUM(z), COUNT(*) FROM f",
     "SELECT g, COUNT(*) FROM (SELECT id, COUNT(*) AS g FROM b GROUP BY id) AS f GROUP BY g",
     "SELECT COUNT(*) FROM (SELECT * FROM a) AS f WHERE (f.v > 1)",
+    "SELECT SUM(n) FROM (SELECT id, COUNT(*) AS n FROM a GROUP BY id ORDER BY n DESC) AS f",
     "SELECT COUNT(*) FROM (SELECT a.* FROM a) AS f",
 )
 # What stands around a row among the rows of its person, and the first of these rows.
 ONE_PERSON = (
-    "SELECT COUNT(*), SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS r"
-    " FROM s) WHERE r = 1",
-    "SELECT r, COUNT(*), AVG(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit DESC) AS r"
-    " FROM s) GROUP BY r",
-    "SELECT SUM(r), SUM(d) FROM (SELECT id, RANK() OVER (PARTITION BY id ORDER BY v) AS r, DENSE_RANK() OVER"
-    " (PARTITION BY id ORDER BY v) AS d FROM s)",
-    "SELECT SUM(v - before), COUNT(before), COUNT(*) FROM (SELECT id, v, LAG(v) OVER (PARTITION BY id ORDER BY"
-    " visit) AS before FROM s)",
-    "SELECT AVG(DATE_DIFF('day', before, d)) FROM (SELECT id, d, LAG(d) OVER (PARTITION BY id ORDER BY d, visit)"
-    " AS before FROM s)",
-    "SELECT COUNT(*) FROM (SELECT id, w, LEAD(w, 2) OVER (PARTITION BY id ORDER BY visit) AS later FROM s)"
-    " WHERE later = 'A' AND w <> 'A'",
-    "SELECT SUM(f), COUNT_IF(v > f) FROM (SELECT id, v, FIRST_VALUE(v) OVER (PARTITION BY id ORDER BY visit) AS"
-    " f FROM s)",
-    "SELECT SUM(f) FROM (SELECT id, FIRST_VALUE(v) OVER (PARTITION BY id, w ORDER BY v NULLS FIRST, visit) AS f"
-    " FROM s)",
-    "SELECT SUM(c), SUM(so_far), SUM(m), COUNT(x) FROM (SELECT id, COUNT(*) OVER (PARTITION BY id) AS c, SUM(v)"
-    " OVER (PARTITION BY id ORDER BY visit) AS so_far, AVG(v) OVER (PARTITION BY id) AS m, MAX(v) OVER"
-    " (PARTITION BY id, w) AS x FROM s)",
-    "SELECT COUNT(*) FROM (SELECT id, SUM(v) OVER (PARTITION BY id ORDER BY v RANGE BETWEEN UNBOUNDED PRECEDING"
-    " AND CURRENT ROW) AS x FROM s) WHERE x > 5",
-    "SELECT COUNT(*) FROM (SELECT id, MIN(v) OVER (PARTITION BY id ORDER BY visit ROWS BETWEEN UNBOUNDED"
-    " PRECEDING AND UNBOUNDED FOLLOWING) AS x FROM s) WHERE x > 1",
-    "SELECT w, COUNT(*) FROM (SELECT id, w FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit)"
-    " <= 2) GROUP BY w",
-    "SELECT SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS r FROM s WHERE v"
-    " IS NOT NULL QUALIFY r = 2)",
-    "SELECT SUM(r) FROM (SELECT id, ROW_NUMBER() OVER q AS r FROM s WINDOW q AS (PARTITION BY id ORDER BY"
-    " visit))",
-    "SELECT COUNT(*) FROM (SELECT id, COUNT(v) FILTER (WHERE v > 2) OVER (PARTITION BY id) AS n FROM s) WHERE"
-    " n = 2",
-    "SELECT COUNT(*), SUM(b.x) FROM (SELECT id, visit FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY"
-    " visit) = 1) AS f JOIN b ON f.id = b.id",
+    "SELECT COUNT(*), SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS"
+    " r FROM s) WHERE r = 1",
+    "SELECT r, COUNT(*), AVG(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit"
+    " DESC) AS r FROM s) GROUP BY r",
+    "SELECT SUM(r), SUM(d) FROM (SELECT id, RANK() OVER (PARTITION BY id ORDER BY v) AS r,"
+    " DENSE_RANK() OVER (PARTITION BY id ORDER BY v) AS d FROM s)",
+    "SELECT SUM(v - before), COUNT(before), COUNT(*) FROM (SELECT id, v, LAG(v) OVER (PARTITION BY id"
+    " ORDER BY visit) AS before FROM s)",
+    "SELECT AVG(DATE_DIFF('day', before, d)) FROM (SELECT id, d, LAG(d) OVER (PARTITION BY id ORDER BY"
+    " d, visit) AS before FROM s)",
+    "SELECT COUNT(*) FROM (SELECT id, w, LEAD(w, 2) OVER (PARTITION BY id ORDER BY visit) AS later"
+    " FROM s) WHERE later = 'A' AND w <> 'A'",
+    "SELECT SUM(f), COUNT_IF(v > f) FROM (SELECT id, v, FIRST_VALUE(v) OVER (PARTITION BY id ORDER BY"
+    " visit) AS f FROM s)",
+    "SELECT SUM(f) FROM (SELECT id, FIRST_VALUE(v) OVER (PARTITION BY id, w ORDER BY v NULLS FIRST,"
+    " visit) AS f FROM s)",
+    "SELECT SUM(c), SUM(so_far), SUM(m), COUNT(x) FROM (SELECT id, COUNT(*) OVER (PARTITION BY id) AS"
+    " c, SUM(v) OVER (PARTITION BY id ORDER BY visit) AS so_far, AVG(v) OVER (PARTITION BY id) AS m,"
+    " MAX(v) OVER (PARTITION BY id, w) AS x FROM s)",
+    "SELECT COUNT(*) FROM (SELECT id, SUM(v) OVER (PARTITION BY id ORDER BY v RANGE BETWEEN UNBOUNDED"
+    " PRECEDING AND CURRENT ROW) AS x FROM s) WHERE x > 5",
+    "SELECT COUNT(*) FROM (SELECT id, MIN(v) OVER (PARTITION BY id ORDER BY visit ROWS BETWEEN"
+    " UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS x FROM s) WHERE x > 1",
+    "SELECT w, COUNT(*) FROM (SELECT id, w FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY"
+    " visit) <= 2) GROUP BY w",
+    "SELECT SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS r FROM s"
+    " WHERE v IS NOT NULL QUALIFY r = 2)",
+    "SELECT SUM(r) FROM (SELECT id, ROW_NUMBER() OVER q AS r FROM s WINDOW q AS (PARTITION BY id ORDER"
+    " BY visit))",
+    "SELECT COUNT(*) FROM (SELECT id, COUNT(v) FILTER (WHERE v > 2) OVER (PARTITION BY id) AS n FROM"
+    " s) WHERE n = 2",
+    "SELECT COUNT(*), SUM(b.x) FROM (SELECT id, visit FROM s QUALIFY ROW_NUMBER() OVER (PARTITION BY"
+    " id ORDER BY visit) = 1) AS f JOIN b ON f.id = b.id",
     "SELECT SUM(a), SUM(z), COUNT(o) FROM (SELECT id, ARG_MIN(v, visit) AS a, ARG_MAX(v, visit) AS z,"
     " ARG_MIN(w, visit) AS o FROM s GROUP BY id)",
-    "SELECT SUM(a), SUM(z) FROM (SELECT id, FIRST(v ORDER BY visit) AS a, LAST(v ORDER BY visit) AS z FROM s"
-    " GROUP BY id)",
-    "SELECT SUM(a), SUM(z), COUNT(n) FROM (SELECT id, FIRST(v ORDER BY visit) FILTER (WHERE w = 'A') AS a,"
-    " ARG_MAX(v, d) FILTER (WHERE v < 9) AS z, ARG_MIN(v > 5, visit) AS n FROM s GROUP BY id)",
-    "SELECT w, AVG(a) FROM (SELECT id, w, ARG_MAX(v, visit) AS a FROM s GROUP BY id, w HAVING ARG_MIN(v,"
-    " visit) < 6) GROUP BY w",
-    "SELECT COUNT(*) FROM (SELECT id, MIN(d) AS first, MAX(d) AS last FROM s GROUP BY id) WHERE"
-    " last - first > 30",
+    "SELECT SUM(a), SUM(z) FROM (SELECT id, FIRST(v ORDER BY visit) AS a, LAST(v ORDER BY visit) AS z"
+    " FROM s GROUP BY id)",
+    "SELECT SUM(a), SUM(z), COUNT(n) FROM (SELECT id, FIRST(v ORDER BY visit) FILTER (WHERE w = 'A')"
+    " AS a, ARG_MAX(v, d) FILTER (WHERE v < 9) AS z, ARG_MIN(v > 5, visit) AS n FROM s GROUP BY id)",
+    "SELECT w, AVG(a) FROM (SELECT id, w, ARG_MAX(v, visit) AS a FROM s GROUP BY id, w HAVING"
+    " ARG_MIN(v, visit) < 6) GROUP BY w",
+    "SELECT COUNT(*) FROM (SELECT id, MIN(d) AS first, MAX(d) AS last FROM s GROUP BY id) WHERE last -"
+    " first > 30",
 )
 # What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).
 LEFT = "FROM a LEFT JOIN (SELECT id, {} FROM b) AS b ON a.id = b.id"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from sfumato.queries.expressions import Constant, Domain, Field, Scalar, constant
+from sfumato.queries.expressions import Constant, Domain, Field, Scalar, constant, possible
 from sfumato.queries.narrowing import filtered
 from sfumato.queries.reading import is_own
 from sfumato.queries.relations import Folded, Place, Placed, Sorted
@@ -151,10 +151,10 @@ class Windows:
 
     def beside(self, at: _Sorting, inner: Node, later: int) -> Scalar:
         value = self.rows.reader.raw(inner.this, self.scope)
-        return self.column(at, Place("beside", value, later), _maybe_missing(value.domain))
+        return self.column(at, Place("beside", value, later), _maybe_missing(value))
 
     def first(self, at: _Sorting, value: Scalar) -> Scalar:
-        return self.column(at, Place("first", value), _maybe_missing(value.domain))
+        return self.column(at, Place("first", value), _maybe_missing(value))
 
     def column(self, at: _Sorting, place: Place, domain: Domain) -> Scalar:
         number, places, _ = self.at(at)
@@ -295,5 +295,8 @@ def first_ones(
     return windows, windows.placed()
 
 
-def _maybe_missing(domain: Domain) -> Domain:
-    return replace(domain, required=False, tuned=None)
+def _maybe_missing(value: Scalar) -> Domain:
+    keys = value.domain.keys
+    if keys is None and value.domain.kind == "text":
+        keys = possible(value)
+    return replace(value.domain, keys=keys, required=False, tuned=None)

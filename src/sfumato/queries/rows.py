@@ -450,12 +450,11 @@ class FromReader:
             return self.union(node, alias, named)
         if node.kind != "Select":
             self.text.refuse(node, f"{word(node)} is not supported as a subquery", "Write a SELECT.")
-        for name, told in (("order", "ORDER BY"), ("limit", "LIMIT")):
-            if (clause := node.get(name)) is not None:
-                advice = "Leave it out: which rows come first depends on the rows of all people."
-                self.text.refuse(clause, f"{told} is not supported in a subquery", advice)
+        if (clause := node.get("limit")) is not None:
+            advice = "Leave it out: which rows come first depends on the rows of all people."
+            self.text.refuse(clause, "LIMIT is not supported in a subquery", advice)
         above = ("qualify", "windows") if windows_of(node) else ()
-        parts = {name: value for name, value in node.arguments.items() if name not in above}
+        parts = {name: value for name, value in node.arguments.items() if name not in (*above, "order")}
         relation, rows = self.of(Node("Select", parts, node.start, node.end), named)
         node, relation, scope = windowed(self, node, relation, rows)
         items = self.items(node, rows)
