@@ -1139,7 +1139,18 @@ class Grammar:
     def _inner(self, inner: Relation) -> tuple[str, Expr]:
         name, rows = self._name("a"), inner.rows
         form = self.rng.choice(
-            ["COUNT", "COUNT(DISTINCT)", "SUM", "SUM", "AVG", "MIN", "MAX", "BOOL_OR", "BOOL_AND", "first"]
+            [
+                "COUNT",
+                "COUNT(DISTINCT)",
+                "SUM",
+                "SUM",
+                "AVG",
+                "MIN",
+                "MAX",
+                "BOOL_OR",
+                "BOOL_AND",
+                *["first"] * 3,
+            ]
         )
         if form == "first":
             return self._first(inner, name)

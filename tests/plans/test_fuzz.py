@@ -44,6 +44,8 @@ from sfumato.sources.duckdb import DuckDB
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sfumato.queries.plan import Plan
+
 SEED = "20240615"
 BUCKETS = (  # which the engine has not
     "CREATE MACRO width_bucket(x, a, b, n) AS CASE WHEN x < a THEN 0 WHEN x >= b THEN n + 1"
@@ -150,6 +152,15 @@ def as_key(value: object) -> object:
     return value.date() if isinstance(value, datetime.datetime) and midnight else value
 
 
+def is_coarse(plan: Plan) -> bool:
+    """Whether a value has more than a million steps, so that it is added up on a coarser grid than its own."""
+    return any(
+        clamp is not None and clamp.exponent < value.domain.exponent
+        for measure in plan.measures
+        for value, clamp in measure.clamped
+    )
+
+
 @pytest.mark.slow
 def test_where_nobody_is_cut_an_accepted_question_means_what_the_engine_says(tmp_path: Path) -> None:
     """Sums, counts, averages and moments of every group, without noise, beside the engine's own answer."""
@@ -165,7 +176,7 @@ def test_where_nobody_is_cut_an_accepted_question_means_what_the_engine_says(tmp
         except QueryRefused:
             continue
         keys = {o.expression.index: i for i, o in enumerate(plan.outputs) if isinstance(o.expression, KeyOf)}
-        if len(keys) < len(plan.keys) or query.features & APART:
+        if len(keys) < len(plan.keys) or query.features & APART or is_coarse(plan):
             continue
         try:
             rows = raw.execute(query).fetchall()
@@ -220,7 +231,7 @@ def test_the_same_seed_writes_the_same_questions_about_the_same_policy() -> None
 
 def test_a_query_knows_its_features_and_they_are_all_listed() -> None:
     place = clinic()
-    used = {name for query in islice(queries(place.policy, random.Random(1)), 600) for name in query.features}
+    used = {name for query in islice(queries(place.policy, random.Random(1)), 1_000) for name in query.features}
     assert used == set(FEATURES)
     assert Query("SELECT 1").features == frozenset()
 

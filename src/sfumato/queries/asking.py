@@ -23,12 +23,13 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
+from sfumato.queries.folding import AGGREGATES, NOTHING, ONE
 from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
 from sfumato.queries.relations import Where
 from sfumato.queries.rewrite import Rewriting, grouping, rewrite
-from sfumato.queries.rows import AGGREGATES, NOTHING, ONE, FromReader
+from sfumato.queries.rows import FromReader
 from sfumato.queries.scopes import Scope, grouped, positional
 from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, KeyOf, Number
 from sfumato.queries.syntax import Node, Text, bare, word

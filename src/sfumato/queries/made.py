@@ -295,3 +295,28 @@ def public_rows(query: MadeQuery) -> list[PublicRows]:
             case Made():
                 waiting += [*each.parts, each.query]
     return [found[name] for name in sorted(found)]
+
+
+def either(a: Trace | None, b: Trace | None, first: int) -> Trace | None:
+    """The trace of a column of UNION ALL: hidden column 0 says which part, then come those of both parts."""
+    if a is None and b is None:
+        return None
+
+    def by(shift: int, trace: Trace | None) -> Trace | None:
+        if trace is None:
+            return None
+        return moved(trace, lambda at: at + shift if isinstance(at, int) else at)
+
+    return OneOf(0, (by(1, a), by(1 + first, b)))
+
+
+def is_of_others(place: Made | int) -> bool:
+    """Whether it says other rows than the one it stands in."""
+    return isinstance(place, Made) and (place.word in ("list", "scalar row") or place.over is not None)
+
+
+def is_added(place: Made | int) -> bool:
+    """Whether it says rows of a group, and not of one row in it."""
+    return isinstance(place, Made) and (
+        (place.word == "list" and place.over is None) or place.word == "scalar row"
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sfumato.queries.expressions import Constant, Domain, Field, Scalar, constant, possible
+from sfumato.queries.folding import one_fold
 from sfumato.queries.narrowing import filtered
 from sfumato.queries.reading import is_own
 from sfumato.queries.relations import Folded, Place, Placed, Sorted
@@ -18,10 +19,10 @@ from sfumato.queries.scopes import FromItem, Scope
 from sfumato.queries.syntax import Node, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from sfumato.queries.reading import Reader
     from sfumato.queries.relations import Relation
-    from sfumato.queries.rows import FromReader
 
 MOST_LATER = 1000  # rows that LAG and LEAD look back or ahead
 OVER_ONE = "Write: ... OVER (PARTITION BY person ORDER BY x), with the column that names the person."
@@ -57,10 +58,11 @@ def _outside(node: Node, kinds: tuple[str, ...]) -> Iterator[Node]:
 
 
 @dataclass(slots=True)
-class Windows:
+class Windowing:
     """Makes columns of windows: rows are placed once for each order that is asked for."""
 
-    rows: FromReader
+    reader: Reader
+    number: Callable[[Node], int]  # of a new relation
     select: Node
     relation: Relation
     scope: Scope
@@ -69,7 +71,7 @@ class Windows:
     names: dict[int, str] = field(default_factory=dict)  # by the identity of nodes
 
     def refuse(self, node: Node, problem: str, advice: str) -> NoReturn:
-        self.rows.text.refuse(node, problem, advice)
+        self.reader.text.refuse(node, problem, advice)
 
     def read(self, nodes: list[Node]) -> None:
         """Make a column of each of these."""
@@ -115,7 +117,7 @@ class Windows:
 
     def window(self, node: Node) -> Scalar:
         """The column that a window is."""
-        text, inner = self.rows.text, node.this
+        text, inner = self.reader.text, node.this
         text.allow(node, above=True)
         within, order, is_whole = self.over(node)
         if inner.kind in _TOTALS:
@@ -133,7 +135,7 @@ class Windows:
             place = Place(_NUMBERS[inner.kind])  # type: ignore[arg-type]  # from the table
             return self.column(at, place, Domain("integer", constant(1, "integer").domain.low, most))
         if inner.kind in ("Lag", "Lead"):
-            count = self.rows.reader.whole(inner.get("offset"), Scope(()), 0, MOST_LATER, default=1)
+            count = self.reader.whole(inner.get("offset"), Scope(()), 0, MOST_LATER, default=1)
             assert isinstance(count, Constant)
             assert isinstance(count.value, int)
             if inner.get("default") is not None:
@@ -142,7 +144,7 @@ class Windows:
             later = count.value if inner.kind == "Lead" else -count.value
             return self.beside(at, inner, later)
         if inner.kind == "FirstValue":
-            return self.first(at, self.rows.reader.raw(inner.this, self.scope))
+            return self.first(at, self.reader.raw(inner.this, self.scope))
         return self.refuse(
             node,
             f"{word(inner)} is not supported over rows of a person",
@@ -150,7 +152,7 @@ class Windows:
         )
 
     def beside(self, at: _Sorting, inner: Node, later: int) -> Scalar:
-        value = self.rows.reader.raw(inner.this, self.scope)
+        value = self.reader.raw(inner.this, self.scope)
         return self.column(at, Place("beside", value, later), _maybe_missing(value))
 
     def first(self, at: _Sorting, value: Scalar) -> Scalar:
@@ -163,7 +165,7 @@ class Windows:
         return Field(f"t{number}.p{places.index(place)}", domain)
 
     def total(self, inner: Node, at: _Sorting) -> Scalar:
-        folded, domain = self.rows.one_fold(inner, self.scope, self.relation)
+        folded, domain = one_fold(self.reader, inner, self.scope, self.relation)
         if folded.function == "distinct":
             self.refuse(inner, "COUNT(DISTINCT) is not supported in a window", "Count in a subquery.")
         number, _, totals = self.at(at)
@@ -173,7 +175,7 @@ class Windows:
 
     def at(self, at: _Sorting) -> tuple[int, list[Place], list[Folded]]:
         if at not in self.found:
-            self.found[at] = self.rows.number(self.select), [], []
+            self.found[at] = self.number(self.select), [], []
         return self.found[at]
 
     def over(self, node: Node) -> tuple[tuple[Scalar, ...], tuple[Sorted, ...], bool]:
@@ -184,8 +186,8 @@ class Windows:
             if not named:
                 self.refuse(node, f"there is no window {node.alias}", "Write: OVER (PARTITION BY ...)")
             spec = named[0]
-            self.rows.text.allow(spec, above=True)
-        keys = [self.rows.reader.raw(each, self.scope) for each in spec.nodes("partition_by")]
+            self.reader.text.allow(spec, above=True)
+        keys = [self.reader.raw(each, self.scope) for each in spec.nodes("partition_by")]
         if not any(map(is_own, keys)):
             told = f"{word(node.this)} would look at rows of other people"
             self.refuse(node, told, OVER_ONE)
@@ -194,7 +196,7 @@ class Windows:
         frame = spec.get("spec")
         is_whole = not order
         if frame is not None:
-            self.rows.text.allow(frame, above=True)
+            self.reader.text.allow(frame, above=True)
             ends = [frame.text(name).upper() for name in ("start", "start_side", "end", "end_side")]
             ends_here = ends[2] in ("CURRENT ROW", "")
             is_whole = ends[2:] == ["UNBOUNDED", "FOLLOWING"]
@@ -212,9 +214,9 @@ class Windows:
         """What rows are sorted by."""
         found = []
         for item in [] if clause is None else clause.nodes():
-            self.rows.text.allow(item)
+            self.reader.text.allow(item)
             ways = [bool(item.arguments.get(name)) for name in ("desc", "nulls_first")]
-            by = self.rows.reader.raw(item.this, self.scope)
+            by = self.reader.raw(item.this, self.scope)
             if isinstance(by, Constant):
                 self.refuse(item, "ORDER BY takes columns here", "Write: ORDER BY day")
             found.append(Sorted(by, *ways))
@@ -222,10 +224,10 @@ class Windows:
 
 
 def windowed(
-    rows: FromReader, select: Node, relation: Relation, scope: Scope
+    reader: Reader, number: Callable[[Node], int], select: Node, relation: Relation, scope: Scope
 ) -> tuple[Node, Relation, Scope]:
     """A SELECT whose windows are columns of its rows; with those for which QUALIFY holds."""
-    windows = Windows(rows, select, relation, scope)
+    windows = Windowing(reader, number, select, relation, scope)
     nodes = windows_of(select)
     if not nodes:
         return select, relation, scope
@@ -241,34 +243,40 @@ def windowed(
     changed, inside = Node("Select", plain, select.start, select.end), windows.inside()
     relation = windows.placed()
     if (clause := select.get("qualify")) is not None:
-        rows.text.allow(clause, above=True)
+        reader.text.allow(clause, above=True)
         known = {name.lower() for source in inside.sources for name in source.columns}
         aliases = {
-            each.alias: rows.reader.raw(each.this, inside)
+            each.alias: reader.raw(each.this, inside)
             for each in changed.nodes()
             if each.kind == "Alias" and each.alias.lower() not in known
         }
         named = Scope((*inside.sources, FromItem("", aliases, relation)))
-        relation = filtered(relation, rows.reader.condition(windows.without(clause.this), named))
+        relation = filtered(relation, reader.condition(windows.without(clause.this), named))
     return changed, relation, inside
 
 
 def first_ones(
-    rows: FromReader, select: Node, nodes: list[Node], relation: Relation, scope: Scope, keys: list[Scalar]
-) -> tuple[Windows, Relation]:
+    reader: Reader,
+    number: Callable[[Node], int],
+    select: Node,
+    nodes: list[Node],
+    relation: Relation,
+    scope: Scope,
+    keys: list[Scalar],
+) -> tuple[Windowing, Relation]:
     """The rows of which ARG_MIN, FIRST and their kin are taken, by these keys: each with the first value."""
-    windows = Windows(rows, select, relation, scope)
+    windows = Windowing(reader, number, select, relation, scope)
     within = tuple(dict.fromkeys(key for key in keys if not is_own(key)))
-    call = rows.reader.call
+    call = reader.call
     for whole in nodes:
         windows.check(whole)
-        rows.text.allow(whole, above=True)
+        reader.text.allow(whole, above=True)
         is_filtered = whole.kind == "Filter"
         node = whole.this if is_filtered else whole
-        rows.text.allow(node, above=True)
+        reader.text.allow(node, above=True)
         inner = node.this
         if node.kind in ("ArgMin", "ArgMax"):
-            value, by = (rows.reader.raw(each, scope) for each in (inner, node.expression))
+            value, by = (reader.raw(each, scope) for each in (inner, node.expression))
             nothing = constant(None, value.domain.kind)
             by = call(node, "case", call(node, "is null", value), constant(None, by.domain.kind), by)
             value = call(node, "case", call(node, "is null", by), nothing, value)
@@ -278,14 +286,14 @@ def first_ones(
                 windows.refuse(
                     node, f"{word(node)} needs an order", f"Write: {node.kind.upper()}(x ORDER BY y)"
                 )
-            value, order = rows.reader.raw(inner.this, scope), windows.sorted_by(inner)
+            value, order = reader.raw(inner.this, scope), windows.sorted_by(inner)
             if node.kind == "Last":
                 order = tuple(
                     replace(s, descending=not s.descending, nulls_first=not s.nulls_first) for s in order
                 )
         if is_filtered:
-            rows.text.allow(whole.expression)
-            holds = rows.reader.condition(whole.expression.this, scope)
+            reader.text.allow(whole.expression)
+            holds = reader.condition(whole.expression.this, scope)
             others = call(node, "case", holds, constant(0, "integer"), constant(1, "integer"))
             order = Sorted(others), *order
             value = call(node, "case", holds, value, constant(None, value.domain.kind))

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries import relations
-from sfumato.queries.cells import CAP
-from sfumato.queries.columns import domain_of, finest_grid
+from sfumato.queries.columns import domain_of
 from sfumato.queries.domains import hull
 from sfumato.queries.expressions import (
-    Domain,
     Field,
     Scalar,
     Unusable,
-    bounds,
-    constant,
     fields,
     parts_of,
     possible,
 )
+from sfumato.queries.folding import AGGREGATES, one_fold
 from sfumato.queries.joins import as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
 from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
@@ -40,24 +36,6 @@ if TYPE_CHECKING:
     from sfumato.queries.declared import DeclaredTable
 
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
-_FOLDS: dict[str, relations.Total] = {
-    "AnyValue": "min",
-    "Count": "count",
-    "Sum": "sum",
-    "Avg": "avg",
-    "Min": "min",
-    "Max": "max",
-    "LogicalOr": "any",
-    "LogicalAnd": "every",
-    "CountIf": "count",
-}
-ONE, NOTHING = constant(1, "integer"), constant(None, "integer")
-AGGREGATES = {
-    *_FOLDS,
-    *("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp", "CovarPop", "CovarSamp", "Corr"),
-    *("Median", "Mode", "PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"),
-    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct", "AnyValue"),
-}
 
 
 @dataclass(slots=True)
@@ -456,7 +434,7 @@ class FromReader:
         above = ("qualify", "windows") if windows_of(node) else ()
         parts = {name: value for name, value in node.arguments.items() if name not in (*above, "order")}
         relation, rows = self.of(Node("Select", parts, node.start, node.end), named)
-        node, relation, scope = windowed(self, node, relation, rows)
+        node, relation, scope = windowed(self.reader, self.number, node, relation, rows)
         items = self.items(node, rows)
         if node.get("group") is not None or any(self.aggregates(item) for _, item in items):
             return self.fold(node, alias, relation, scope, items)
@@ -526,7 +504,7 @@ class FromReader:
             f for each in (*(i for _, i in items), *([clause] if clause else [])) for f in firsts_of(each)
         ]
         if firsts:
-            windows, relation = first_ones(self, node, firsts, relation, scope, keys)
+            windows, relation = first_ones(self.reader, self.number, node, firsts, relation, scope, keys)
             scope, node = windows.inside(), windows.without(node)
             items = [(name, windows.without(item)) for name, item in items]
         columns: dict[str, Scalar] = {}
@@ -578,7 +556,7 @@ class FromReader:
         listed: list[Folded] = []
 
         def measured(item: Node) -> Scalar:
-            one, domain = self.one_fold(item, scope or Scope(()), relation)
+            one, domain = one_fold(self.reader, item, scope or Scope(()), relation)
             if one not in listed:
                 listed.append(one)
             return Field(f"t{number}.{listed.index(one)}", domain)
@@ -596,81 +574,6 @@ class FromReader:
         result = Fold(number, relation, tuple(by), tuple(listed))
         visible = {name: each for name, each in shown.items() if not name.startswith("hidden ")}
         return FromItem(alias, visible, result if condition is None else filtered(result, condition))
-
-    def one_fold(self, node: Node, scope: Scope, relation: Relation) -> tuple[Folded, Domain]:
-        """What is made of the rows of one person, and which values it can have."""
-        text = self.text
-        node = node.this if node.kind == "IgnoreNulls" else node  # ANY_VALUE
-        text.allow(node)
-        condition: Node | None = None
-        if node.kind == "Filter":
-            text.allow(node.expression)
-            condition, node = node.expression.this, node.this
-            node = node.this if node.kind == "IgnoreNulls" else node
-            text.allow(node)
-        function = _FOLDS.get(node.kind)
-        if function is None:
-            advice = "Supported per person: COUNT, SUM, AVG, MIN, MAX, BOOL_OR and BOOL_AND."
-            text.refuse(node, f"{word(node)} is not supported in a subquery", advice)
-        rows = relation.rows or 1
-        value: Scalar | None
-        inner = node.get("this")
-        if node.kind == "CountIf":
-            assert inner is not None
-            value = self.reader.call(node, "case", self.reader.condition(inner, scope), ONE, NOTHING)
-        elif inner is None:
-            text.refuse(node, "it needs an argument", "Write for example: SUM(x)")
-        elif node.kind == "Count" and inner.kind in ("Star", "Literal"):
-            value = None
-        elif node.kind == "Count" and inner.kind == "Distinct":
-            (each,) = inner.nodes() if len(inner.nodes()) == 1 else (None,)
-            if each is None:
-                text.refuse(node, "COUNT(DISTINCT) takes one expression", "Count one at a time.")
-            function, value = "distinct", self.reader.raw(each, scope)
-        elif node.kind == "Count":
-            value = self.reader.raw(inner, scope)
-        elif node.kind in ("LogicalOr", "LogicalAnd"):
-            value = self.reader.condition(inner, scope)
-        elif node.kind == "AnyValue":
-            value = self.reader.value(inner, scope)
-            function = "any" if value.domain.kind == "boolean" else "min"
-        else:
-            value = self.reader.value(inner, scope)
-        if condition is not None:
-            holds = self.reader.condition(condition, scope)
-            value = self.reader.call(node, "case", holds, value if value is not None else ONE, NOTHING)
-        domain, exponent = self.fold_domain(node, function, value, rows), None
-        if value is not None and function in ("sum", "avg") and self.text.reading > 2:
-            exponent = finest_grid(value.domain, rows)
-        return Folded(function, value, exponent), domain
-
-    def fold_domain(self, node: Node, function: relations.Total, value: Scalar | None, rows: int) -> Domain:
-        """The values of a fold. Sums and counts are those of at most `rows` rows."""
-        if function in ("count", "distinct"):
-            return Domain("integer", Fraction(0), Fraction(rows))
-        assert value is not None
-        if function in ("any", "every"):
-            return Domain("boolean")
-        if function in ("min", "max"):
-            keys = value.domain.keys if node.kind == "AnyValue" else None  # of MIN since before: other names
-            return replace(value.domain, keys=keys, required=False, tuned=None)
-        try:
-            low, high = bounds(value)
-        except Unusable as reason:
-            self.text.unusable(reason, node)
-        if value.domain.adds_exactly and value.domain.scale:
-            self.reader.repaired.add("sums of one person")
-        if function == "avg":
-            return Domain("number", low, high, value.domain.exponent)
-        low, high = min(low * rows, Fraction(0)), max(high * rows, Fraction(0))
-        if max(abs(low), abs(high)) * Fraction(2) ** value.domain.exponent >= min(CAP, 1 << 53):
-            self.text.refuse(
-                node, "a person's sum could become too large", "Divide it, or bound it with LEAST."
-            )
-        of = value.domain
-        held = "" if self.text.reading == 1 else of.held
-        found = Domain(of.kind, low, high, of.exponent, scale=of.scale, held=held)
-        return found if found.adds_exactly else replace(found, scale=None)
 
     def union(self, node: Node, alias: str, named: dict[str, Node]) -> FromItem:
         """UNION ALL of parts with the same columns."""

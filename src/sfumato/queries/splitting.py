@@ -24,9 +24,11 @@ from sfumato.queries.made import (
     MadeSelect,
     MadeSource,
     MadeUnion,
-    OneOf,
     PublicRows,
     ShownRows,
+    either,
+    is_added,
+    is_of_others,
     moved,
     places_of,
     small,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.asking import Measuring
-    from sfumato.queries.made import MadeKind, MadeQuery, Trace
+    from sfumato.queries.made import MadeKind, MadeQuery
     from sfumato.queries.plan import Plan
 
 Level = Literal["people", "public", "released", "listed"]
@@ -558,9 +560,9 @@ class Splitter:
         for name, made in items:
             trace = made.trace
             places = [] if trace is None else list(places_of(trace))
-            if distinct or (is_grouped and not all(_is_added(each) for each in places)):
+            if distinct or (is_grouped and not all(is_added(each) for each in places)):
                 trace = None
-            if selected and any(_is_of_others(each) for each in places):
+            if selected and any(is_of_others(each) for each in places):
                 trace = None  # without noise it would be made of other rows
             trace = small(trace)
             columns.append(
@@ -695,7 +697,7 @@ class Splitter:
                 told = f"{a.name} is {a.kind} in one part and {b.kind} in the other"
                 self.text.refuse(node, told, "Cast one of them.")
             columns.append(
-                MadeColumn(a.name, kind, a.noisy or b.noisy, _either(a.trace, b.trace, first.hidden))
+                MadeColumn(a.name, kind, a.noisy or b.noisy, either(a.trace, b.trace, first.hidden))
             )
         if not hidden:
             columns = [replace(column, trace=None) for column in columns]
@@ -717,31 +719,6 @@ class Splitter:
             tuple(columns), tuple(made for _, made in items), rows, (MadeSource(inside, found),),
             order=order, limit=limit, offset=offset, selected=selected or is_cut,
         )  # fmt: skip
-
-
-def _either(a: Trace | None, b: Trace | None, first: int) -> Trace | None:
-    """The trace of a column of UNION ALL: hidden column 0 says which part, then come those of both parts."""
-    if a is None and b is None:
-        return None
-
-    def by(shift: int, trace: Trace | None) -> Trace | None:
-        if trace is None:
-            return None
-        return moved(trace, lambda at: at + shift if isinstance(at, int) else at)
-
-    return OneOf(0, (by(1, a), by(1 + first, b)))
-
-
-def _is_of_others(place: Made | int) -> bool:
-    """Whether it says other rows than the one it stands in."""
-    return isinstance(place, Made) and (place.word in ("list", "scalar row") or place.over is not None)
-
-
-def _is_added(place: Made | int) -> bool:
-    """Whether it says rows of a group, and not of one row in it."""
-    return isinstance(place, Made) and (
-        (place.word == "list" and place.over is None) or place.word == "scalar row"
-    )
 
 
 def added_up(node: Node) -> Iterator[Node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sfumato.queries.rows import AGGREGATES
+from sfumato.queries.folding import AGGREGATES
 from sfumato.queries.syntax import Node, bare
 
 
