@@ -304,7 +304,7 @@ class Asking:
         if isinstance(found, Field) and found.unit:
             advice = "Group by something that many people share."
             self.text.refuse(node, "each group would be one person", advice)
-        if isinstance(found, Field) and self.names_a_row(found):
+        if self.reader.is_one_persons(found):
             advice = "Group by something that many people share."
             self.text.refuse(node, "each group would be rows of one person", advice)
         if isinstance(found, Constant):
@@ -318,15 +318,6 @@ class Asking:
         if values is None and found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
             found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
         return Key(found, values)
-
-    def names_a_row(self, found: Field) -> bool:
-        """Whether the policy says that a value belongs to one person: it is what a reference refers to."""
-        policy = self.text.policy
-        ends = {table.through for table in policy.tables if table.through is not None}
-        own = policy.table(found.origin[0])
-        return found.origin in ends or (
-            own is not None and own.through is not None and own.unit == found.origin[1]
-        )
 
     # Aggregates ---------------------------------------------------------------------------------------
 

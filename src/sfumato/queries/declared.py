@@ -40,6 +40,7 @@ class DeclaredColumn:
     required: bool = False  # a row without it counts as one at the lower bound
     tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
     scale: int | None = None  # how many decimals a number has in the engine; None: it is a double there
+    owned: bool = False  # each value belongs to one person, as the number of an order does
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class DeclaredTable:
     public: bool = False
     through: tuple[str, str] | None = None  # table and column that the unit refers to
     tuning: Tuning | None = None
+
+    def owns(self, name: str) -> bool:
+        """Whether a value of a column, by the declarations of this table, belongs to one person."""
+        column = self.column(name)
+        return (self.through is not None and name == self.unit) or (column is not None and column.owned)
 
     def column(self, name: str) -> DeclaredColumn | None:
         """The column called `name`, in whatever case it was typed."""

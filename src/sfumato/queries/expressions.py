@@ -87,13 +87,14 @@ class Domain:
 class Field:
     """A column of the rows asked about.
 
-    `unit` is "own" for the column that says whose row it is, and "maybe" for one that says the same or is
-    NULL, as after a LEFT JOIN. `origin` is the table and column of the policy, for messages.
+    `unit` is "own" for the column that says whose row it is, "maybe" for one that says the same or is NULL,
+    as after a LEFT JOIN, and "refers" for one that refers to the column that says so. `origin` is the table
+    and column of the policy.
     """
 
     name: str
     domain: Domain
-    unit: Literal["", "own", "maybe"] = ""
+    unit: Literal["", "own", "maybe", "refers"] = ""
     origin: tuple[str, str] = ("", "")
 
     def __hash__(self) -> int:

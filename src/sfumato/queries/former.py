@@ -191,6 +191,8 @@ def _as_it_was(part: object) -> object:
             return _as_it_was(first)
         if part.function == "length":
             return replace(part, domain=Domain("integer", Fraction(0), Fraction(1 << 31)))
+    if isinstance(part, Field) and part.unit == "refers":
+        return replace(part, unit="")
     return part
 
 

@@ -256,7 +256,7 @@ def _table(each: DeclaredTable) -> Form:
         "name": each.name,
         "unit": each.unit,
         "rows_per_person": each.rows_per_person,
-        "columns": [column(one) for one in each.columns],
+        "columns": [{**column(one), **_flags(owned=one.owned)} for one in each.columns],
         "through": None if each.through is None else list(each.through),
     }
     tuned = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from sfumato.queries.expressions import Constant, Domain, Field, Scalar, constant, possible
 from sfumato.queries.folding import one_fold
 from sfumato.queries.narrowing import filtered
-from sfumato.queries.reading import is_own
+from sfumato.queries.reading import is_person
 from sfumato.queries.relations import Folded, Place, Placed, Sorted
 from sfumato.queries.scopes import FromItem, Scope
 from sfumato.queries.syntax import Node, word
@@ -188,11 +188,11 @@ class Windowing:
             spec = named[0]
             self.reader.text.allow(spec, above=True)
         keys = [self.reader.raw(each, self.scope) for each in spec.nodes("partition_by")]
-        if not any(map(is_own, keys)):
+        if not any(map(self.reader.is_one_persons, keys)):
             told = f"{word(node.this)} would look at rows of other people"
             self.refuse(node, told, OVER_ONE)
         order = self.sorted_by(spec.get("order"))
-        within = tuple(dict.fromkeys(key for key in keys if not is_own(key)))
+        within = tuple(dict.fromkeys(key for key in keys if not is_person(key)))
         frame = spec.get("spec")
         is_whole = not order
         if frame is not None:
@@ -266,7 +266,7 @@ def first_ones(
 ) -> tuple[Windowing, Relation]:
     """The rows of which ARG_MIN, FIRST and their kin are taken, by these keys: each with the first value."""
     windows = Windowing(reader, number, select, relation, scope)
-    within = tuple(dict.fromkeys(key for key in keys if not is_own(key)))
+    within = tuple(dict.fromkeys(key for key in keys if not is_person(key)))
     call = reader.call
     for whole in nodes:
         windows.check(whole)

@@ -77,6 +77,18 @@ class Policy:
         """The table called `name`, in whatever case it was typed."""
         return named(self.tables, name)
 
+    def names_person(self, table: DeclaredTable, column: str) -> bool:
+        """Whether a column holds the person whose row it is, or refers to a column that does."""
+        if table.public or column != table.unit:
+            return False
+        if table.through is None:
+            return True
+        other = self.table(table.through[0])
+        if other is None or not self.names_person(other, table.through[1]):
+            return False
+        here, there = table.column(column), other.column(table.through[1])
+        return here is not None and there is not None and here.kind == there.kind
+
     def with_keys(self, read: Callable[[str, str, Kind], tuple[Value, ...]]) -> Policy:
         """The policy with every `keys = "table.column"` replaced by the values of that public table."""
 
@@ -400,21 +412,29 @@ class _PolicyReader:
             body = {"type": body}
         if not isinstance(body, dict):
             raise self.error(where, "a column is an inline table", example)
-        self.known(body, where, {"type", "low", "high", "grid", "keys", "required"})
+        self.known(body, where, {"type", "low", "high", "grid", "keys", "required", "owned"})
         kind = body.get("type")
         if kind not in KINDS:
             raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
         keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
+        owned = body.get("owned", False)
+        if not isinstance(owned, bool) or (owned and (keys is not None or keys_from is not None)):
+            told = "a column whose values belong to one person each has no keys, and says so by true or false"
+            raise self.error((*where, "owned"), told, "Write: owned = true, without keys")
         if kind in ("date", "timestamp"):
             since, until = self.days(where, body)
-            return DeclaredColumn(name, kind, keys=keys, keys_from=keys_from, since=since, until=until)
+            return DeclaredColumn(
+                name, kind, keys=keys, keys_from=keys_from, since=since, until=until, owned=owned
+            )
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
         required = body.get("required", False)
         if not isinstance(required, bool) or (required and low is None):
             told = "only a column with bounds can be required, by true or false"
             raise self.error((*where, "required"), told, "Write: required = true, beside low and high")
-        return DeclaredColumn(name, kind, low, high, exponent, keys, keys_from, required=required)
+        return DeclaredColumn(
+            name, kind, low, high, exponent, keys, keys_from, required=required, owned=owned
+        )
 
     def days(
         self, where: tuple[str, ...], body: dict[str, Any]

@@ -326,6 +326,16 @@ class Reader:
         pairs = [each for pair in zip(conditions, values[:-1], strict=True) for each in pair]
         return self.call(node, "case", *pairs, values[-1])
 
+    def is_one_persons(self, scalar: Scalar) -> bool:
+        """Whether the policy says that a value belongs to one person: it names the person, a reference refers
+        to it, or it is declared as owned."""
+        if not isinstance(scalar, Field):
+            return False
+        table = self.text.policy.table(scalar.origin[0])
+        if is_person(scalar) or (table is not None and table.owns(scalar.origin[1])):
+            return True
+        return scalar.origin in {each.through for each in self.text.policy.tables if each.through is not None}
+
     def _cast(self, node: Node, scope: Scope) -> Scalar:
         target = node["to"]
         self.text.allow(target)
@@ -638,6 +648,11 @@ def _column(source: FromItem, name: str) -> Scalar | None:
 def is_own(scalar: Scalar) -> bool:
     """Whether it is the column that says whose row it is."""
     return isinstance(scalar, Field) and scalar.unit == "own"
+
+
+def is_person(scalar: Scalar) -> bool:
+    """Whether its value is the person whose row it is: that column, or one that refers to it."""
+    return isinstance(scalar, Field) and scalar.unit in ("own", "refers")
 
 
 def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries import notation
 from sfumato.queries.cells import Clamp
-from sfumato.queries.expressions import Domain, Scalar, Unusable, bounds, fields, possible
+from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar, Unusable, bounds, fields, possible
 from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, PersonCount, Spread, Sum
 from sfumato.queries.plan import Aggregate
 from sfumato.queries.relations import prefix, repeats
@@ -50,12 +50,12 @@ class Rewriting:
         match aggregate.name:
             case "people":
                 i = self._find(lambda m: isinstance(m, PersonCount) and m.value == _only(aggregate.values))
-                measure = self.measures[i]
-                assert isinstance(measure, PersonCount)
-                return Weighted(((Fraction(1, measure.whole), Released(i, 0)),))
+                return Weighted(((self.measures[i].one, Released(i, 0)),))
             case "distinct":
-                i = self._find(lambda m: isinstance(m, Distinct) and m.value == aggregate.values[0])
-                return Weighted(((Fraction(1), Released(i, 0)),))
+                i = self._find(
+                    lambda m: isinstance(m, (Distinct, PersonCount)) and m.value == aggregate.values[0]
+                )
+                return Weighted(((self.measures[i].one, Released(i, 0)),))
             case "mode":
                 i = self._find(lambda m: isinstance(m, Kinds) and m.value == aggregate.values[0])
                 return Chosen(i, 0)
@@ -193,6 +193,8 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
         match each.name:
             case "people":
                 found.append(PersonCount(_only(each.values), min(cap, groups) if groups else cap))
+            case "distinct" if _is_person(each.values[0]):
+                found.append(PersonCount(each.values[0], min(cap, groups) if groups else cap))
             case "distinct":
                 found.append(Distinct(each.values[0], min(cap, MOST_PAIRS)))
             case "quantile":
@@ -210,6 +212,18 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
         clamp = _clamp(value, max(most - 1, 1))
         found.append(Spread(value, clamp, tuple(sorted(asked)), rows))
     return found
+
+
+def _is_person(value: Scalar) -> bool:
+    """Whether a value is the person whose row it is, or NULL: so there are as many of them as persons."""
+    match value:
+        case Field(unit="refers"):
+            return True
+        case Constant(value=None):
+            return True
+        case Call("case", (*pairs, otherwise)):
+            return all(map(_is_person, [*pairs[1::2], otherwise]))
+    return False
 
 
 def _required(values: tuple[Scalar, ...]) -> bool:

@@ -25,7 +25,7 @@ from sfumato.queries.folding import AGGREGATES, one_fold
 from sfumato.queries.joins import as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
 from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
-from sfumato.queries.reading import Reader, equality, is_own
+from sfumato.queries.reading import Reader, equality, is_own, is_person
 from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, prefix
 from sfumato.queries.scopes import FromItem, Scope, grouped
 from sfumato.queries.syntax import Node, Text, bare, word
@@ -134,7 +134,9 @@ class FromReader:
         for column in table.columns:
             own = column.name == table.unit and not table.through
             name = relations.UNIT if own else column.name
-            unit: Literal["own", ""] = "own" if own else ""
+            unit: Literal["own", "refers", ""] = "own" if own else ""
+            if not own and self.text.policy.names_person(table, column.name):
+                unit = "refers"
             columns[column.name] = Field(
                 f"t{number}.{name}", domain_of(column, self.text.reading), unit, (table.name, column.name)
             )
@@ -190,7 +192,7 @@ class FromReader:
             value
         ):  # what a reference finds is the same person's
             return self.among_own(node, relation, value, other.relation, other_value, negated)
-        if not (is_own(value) and is_own(other_value)):
+        if not (is_person(value) and is_person(other_value)):
             self.text.refuse(
                 node,
                 "whether a row is kept would depend on rows of other people",
@@ -410,7 +412,9 @@ class FromReader:
                 ends.add(through)
             else:
                 ends.add(side.origin)
-        return len(ends) == 1 and ("", "") not in ends and any(self._is_key(side) for side in pair)
+        if len(ends) > 1 or ("", "") in ends:
+            return False
+        return any(self._is_key(side) for side in pair) or all(map(self.reader.is_one_persons, pair))
 
     def _is_key(self, side: Scalar) -> bool:
         assert isinstance(side, Field)
@@ -518,7 +522,7 @@ class FromReader:
                 told = item.name if item.kind in ("Column", "Known") else word(item)
                 self.text.refuse(item, f"{told} is neither grouped by nor aggregated", "Add it to GROUP BY.")
             columns[name] = found
-        if not any(is_own(key) for key in keys):
+        if not any(map(self.reader.is_one_persons, keys)):
             self.text.refuse(
                 group or node,
                 "this subquery aggregates rows of different people before noise is added",
@@ -537,18 +541,18 @@ class FromReader:
         scope: Scope | None,
     ) -> FromItem:
         """One row for each person and each combination of the other columns."""
-        own = [name for name, each in columns.items() if is_own(each)]
-        if relation.public or not relation.by_person or not own:
+        is_owned = any(map(self.reader.is_one_persons, columns.values()))
+        if relation.public or not relation.by_person or not is_owned:
             self.text.refuse(
                 node,
                 "DISTINCT and GROUP BY in a subquery would mix rows of different people",
                 "Select the column that names the person as well.",
             )
-        by = list(dict.fromkeys(each for each in columns.values() if not is_own(each)))
+        by = list(dict.fromkeys(each for each in columns.values() if not is_person(each)))
         number = self.number(node)
         shown: dict[str, Scalar] = {}
         for name, each in columns.items():
-            if is_own(each):
+            if is_person(each):
                 shown[name] = _unit(each, number)
             else:
                 place = by.index(each)
@@ -606,7 +610,7 @@ class FromReader:
         columns: dict[str, Scalar] = {}
         listed: list[tuple[Scalar, Scalar]] = []
         for (name, a), b in zip(first.columns.items(), second.columns.values(), strict=True):
-            if is_own(a) and is_own(b) and a.domain.kind == b.domain.kind:
+            if is_person(a) and is_person(b) and a.domain.kind == b.domain.kind:
                 columns[name] = _unit(a, number)
                 continue
             try:
@@ -674,7 +678,7 @@ def _maybe(scalar: Scalar) -> Scalar:
     """A column to the right of LEFT JOIN: it may be missing."""
     if not isinstance(scalar, Field):
         return scalar
-    unit: Literal["", "maybe"] = "maybe" if scalar.unit else ""
+    unit: Literal["", "maybe"] = "maybe" if scalar.unit in ("own", "maybe") else ""
     return replace(scalar, unit=unit, domain=replace(scalar.domain, required=False))
 
 

@@ -36,7 +36,7 @@ from sfumato.queries.made import (
 from sfumato.queries.madewords import AGGREGATING, wider
 from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
 from sfumato.queries.plan import Outer
-from sfumato.queries.reading import Reader, is_own
+from sfumato.queries.reading import Reader
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.rows import FromReader
 from sfumato.queries.scopes import grouped
@@ -212,7 +212,7 @@ class Splitter:
             for one in target.walk():
                 if one.kind == "Star":
                     return False
-                if one.kind == "Column" and is_own(reader.find(one, scope)) and target.kind == "Column":
+                if one is target and one.kind == "Column" and reader.is_one_persons(reader.find(one, scope)):
                     return False
         return True
 

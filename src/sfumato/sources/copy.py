@@ -85,7 +85,7 @@ class Copy:
 
     def grid(self, table: str, value: Scalar, clamp: Clamp) -> tuple[Grid, int] | None:
         """Where a value of a table is stored, and how many of its steps are one of the clamp's."""
-        if not isinstance(value, Field) or value.unit:
+        if not isinstance(value, Field) or value.unit in ("own", "maybe"):
             return None
         grid = self.tables[table].get(value.name.partition(".")[2])
         if grid is None or (grid.clamp.low, grid.clamp.high) != (clamp.low, clamp.high):

@@ -142,7 +142,7 @@ class Lowering:
 
         def named(of: Field) -> Expression:
             _, _, inner = of.name.partition(".")
-            if of.unit:
+            if of.unit in ("own", "maybe"):
                 assert unit is not None
                 return unit
             return ColumnValue(alias, inner, TYPES[of.domain.kind])
