@@ -59,7 +59,16 @@ FEATURES = (
     *("NOT", "LIKE", "ILIKE", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "LEFT", "RIGHT", "TRIM", "CONCAT"),
     *("||", "STARTS_WITH", "EXTRACT", "YEAR", "MONTH", "DATE_TRUNC", "DATE_DIFF", "CAST", "WIDTH_BUCKET"),
     *("subquery", "WITH", "UNION ALL", "JOIN private", "LEFT JOIN private", "JOIN public"),
-    *("LEFT JOIN public", "JOIN USING", "unit IN", "unit NOT IN", "IN public", "nested", "nested by more"),
+    *(
+        "LEFT JOIN public",
+        "JOIN USING",
+        "unit IN",
+        "unit NOT IN",
+        "IN public",
+        "nested",
+        "nested by key",
+        "nested by more",
+    ),
     *("inner COUNT", "inner COUNT(DISTINCT)", "inner SUM", "inner AVG", "inner MIN", "inner MAX"),
     *("inner BOOL_OR", "inner BOOL_AND", "DISTINCT", "link", "row unit", "private keys"),
     *("window", "window by more", "QUALIFY", "inner ARG_MIN", "inner ARG_MAX", "inner FIRST", "inner LAST"),
@@ -1043,10 +1052,16 @@ class Grammar:
     def _nested(self, depth: int) -> Relation:
         """One row a person, or a person and something else."""
         inner = self._relation(depth - 1)
-        if inner.unit is None:
+        keys = [each for each in inner.columns if each.role == "link"]
+        if keys and (inner.unit is None or self._often(0.25)):  # what one person owns, says the policy
+            self._use("nested by key")
+            first = self.rng.choice(keys)
+        elif inner.unit is not None:
+            self._use("nested")
+            first = inner.unit
+        else:
             return inner
-        self._use("nested")
-        groups, parts, out = [inner.unit.sql], [inner.unit.sql], [inner.unit]
+        groups, parts, out = [first.sql], [first.sql], [first]
         for _ in range(self.rng.choice([0, 0, 0, 1, 1, 2])):
             self._use("nested by more")
             value = self._any_value(inner.columns)
@@ -1090,7 +1105,8 @@ class Grammar:
     def _over(self, inner: Relation) -> str:
         """Whose rows, and in which order."""
         assert inner.unit is not None
-        within = [inner.unit.sql]
+        keys = [each for each in inner.columns if each.role == "link"]
+        within = [self.rng.choice(keys).sql if keys and self._often(0.2) else inner.unit.sql]
         if self._often(0.3):
             self._use("window by more")
             within.append(self._any_value(inner.columns).sql)
