@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sfumato.curator import texts
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, notation
-from sfumato.queries.precision import adds_finely
+from sfumato.queries.precision import adds_finely, averages_finely
 from sfumato.queries.statement import parse
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ WRONG = f"answered under a reading repaired in version {VERSION}"
 # what a text holds if it may be one of them, by the reading it was asked under: to read all of them again
 # would take long
 LONG_NUMBERS = r"\d[\d.]{15}|[-+*]"  # a product may have more digits than its parts
+AVERAGES = r"select\b.*\bselect\b.*\bavg\b|\bavg\b.*\bselect\b"
 SUMS_AND_FLOORS = rf"{LONG_NUMBERS}|floor|ceil|select\b.*\bselect\b.*(sum|avg)|(sum|avg)\b.*\bselect\b"
 SUSPECTS = {
     0: re.compile(
@@ -41,7 +42,8 @@ SUSPECTS = {
     ),
     1: re.compile(rf"coalesce|ifnull|least|greatest|\bcase\b|\bi?if\b|nvl|nullif|{SUMS_AND_FLOORS}", re.I),
     2: re.compile(SUMS_AND_FLOORS, re.I),
-    3: re.compile(LONG_NUMBERS),
+    3: re.compile(rf"{LONG_NUMBERS}|{AVERAGES}", re.I),
+    4: re.compile(AVERAGES, re.I),
 }
 
 
@@ -88,7 +90,7 @@ def told(receipts: Sequence[int]) -> str:
 
 def is_repaired(plan: Plan) -> bool:
     """Whether a question was read wrongly before there were forms."""
-    return bool(plan.repairs) or adds_finely(plan)
+    return bool(plan.repairs) or adds_finely(plan) or averages_finely(plan)
 
 
 @lru_cache(maxsize=10_000)

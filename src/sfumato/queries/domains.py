@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from sfumato.queries.declared import Kind
 
+MOST_COPIES = (
+    8  # texts of any length in one that is put together: what a row of one person may take of memory
+)
 BIGGEST = 1_500  # nodes of an expression: subqueries are written out, and could double at every level
 
 Rule = Callable[..., Domain]
@@ -356,6 +359,31 @@ def _texts(*arguments: Scalar) -> Domain:
     return TEXT
 
 
+def _joined_texts(*arguments: Scalar) -> Domain:
+    if sum(map(_copies, arguments)) > MOST_COPIES:
+        told = f"more than {MOST_COPIES} texts of any length are put together"
+        raise Unusable(told, "Cut them first: LEFT(x, 100).")
+    return _texts(*arguments)
+
+
+def _copies(text: Scalar) -> int:
+    """How often the whole of a text from the data may stand in it."""
+    match text:
+        case Constant():
+            return 0
+        case Call("left" | "right" | "substring" | "to text"):
+            return 0
+        case Call("concat", parts):
+            return sum(map(_copies, parts))
+        case Call("case", (*pairs, otherwise)):
+            return max(map(_copies, [*pairs[1::2], otherwise]))
+        case Call("coalesce" | "least" | "greatest", parts):
+            return max(map(_copies, parts))
+        case Call(_, (of, *_)) if of.domain.kind == "text":
+            return _copies(of)
+    return 1
+
+
 def _text_condition(*arguments: Scalar) -> Domain:
     _texts(*arguments)
     return BOOLEAN
@@ -383,6 +411,8 @@ def longest(text: Scalar) -> int | None:
             assert isinstance(count, int)
             return count if known is None else min(known, count)
         case Call("to text", (inner,)):
+            if inner.domain.kind == "integer" and inner.domain.low is None:
+                return 40
             return {"integer": 20, "boolean": 5, "date": 10}.get(inner.domain.kind, longest(inner))
         case Call("trim" | "strip" | "nullif" | "split part" | "regexp extract", (inner, *_)):
             return longest(inner)
@@ -600,7 +630,7 @@ RULES: dict[str, Rule] = {
     "upper": _texts,
     "trim": _texts,
     "strip": _texts,
-    "concat": _texts,
+    "concat": _joined_texts,
     "substring": _sliced,
     "left": _sliced,
     "right": _sliced,

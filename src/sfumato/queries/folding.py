@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.cells import CAP
 from sfumato.queries.columns import finest_grid
-from sfumato.queries.expressions import Domain, Unusable, bounds, constant
+from sfumato.queries.expressions import Domain, Unusable, bounds, constant, grid_of
 from sfumato.queries.relations import Folded
 from sfumato.queries.syntax import word
 
@@ -104,7 +104,10 @@ def fold_domain(reader: Reader, node: Node, function: Total, value: Scalar | Non
     if value.domain.adds_exactly and value.domain.scale:
         reader.repaired.add("sums of one person")
     if function == "avg":
-        return Domain("number", low, high, value.domain.exponent)
+        exponent = value.domain.exponent
+        if reader.text.reading > 4:  # an average of whole numbers lies between them
+            exponent = max(exponent, grid_of(low, high))
+        return Domain("number", low, high, exponent)
     low, high = min(low * rows, Fraction(0)), max(high * rows, Fraction(0))
     if max(abs(low), abs(high)) * Fraction(2) ** value.domain.exponent >= min(CAP, 1 << 53):
         reader.text.refuse(

@@ -29,7 +29,7 @@ from sfumato.queries.notation import (
     text,
     value,
 )
-from sfumato.queries.precision import deciding, is_fine
+from sfumato.queries.precision import averages_finely, deciding, is_fine
 from sfumato.queries.relations import Among, Fold, Join, Placed, Scan, Union, Where, folds_of, prefix
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> 
         "keys": [key(each, write) for each in plan.keys],
         "wanted": wanted(plan.wanted, write) if plan.wanted else [each.form for each in plan.measures],
     }
+    form |= _flags(averages=averages_finely(plan))
     return {**form, "tune": tune} if tune else form
 
 
@@ -111,9 +112,11 @@ def relation(
             sides = [below(each) for each in (left, right)]
             form = {"join": sides, "as": number, "on": None if on is None else write(on)}
             return _without(form, on=None) | _flags(outer=outer, single=single)
-        case Among(inner, value, other, other_value, negated):
+        case Among(inner, value, other, other_value, negated, keeps):
             values = [None if each is None else write(each) for each in (value, other_value)]
-            return {"among": [below(inner), below(other)], "values": values} | _flags(negated=negated)
+            return {"among": [below(inner), below(other)], "values": values} | _flags(
+                negated=negated, keeps=keeps
+            )
         case Union(number, parts, kinds):
             listed = [[below(each), [write(x) for x in values]] for each, values in parts]
             return {"union": listed, "as": number, "kinds": list(kinds)}

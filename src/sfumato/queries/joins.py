@@ -16,6 +16,8 @@ from sfumato.queries.syntax import Node, Text, bare
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NESTED = "joins inside of a join are not supported here"
+ONE_BY_ONE = "Write the joins one after another: a JOIN b ON ... JOIN c ON ..."
 MOST_PATHS = 50  # parts of OR that are looked through for what they have in common
 
 
@@ -24,60 +26,90 @@ def as_joins(select: Node, named: dict[str, Node], text: Text) -> Node:
     clause = select.get("from_")
     if clause is None:
         return select
+    first, own = clause.this, clause.this.nodes("joins")
+    while _is_bracket(first):
+        first = first.this
+        own = [*own, *first.nodes("joins")]
     listed = list(_flat(clause.this, select.nodes("joins")))
+    nested = _check(listed, [*own, *select.nodes("joins")], text)
     written = _Written(text, named)
     is_open = listed[0][0] is clause.this or bool(clause.this.nodes("joins"))
-    is_written = is_open and all(
-        join is None or (not _is_comma(join) and _is_plain(join)) for _, join in listed
+    is_written = (
+        is_open
+        and not nested
+        and all(join is None or (not _is_comma(join) and _is_plain(join)) for _, join in listed)
     )
     if is_written and all(node.kind != "Subquery" or _is_query(node.this) for node, _ in listed):
         return select
     items = [(written.item(node), join) for node, join in listed]
     where = None if select.get("where") is None else select["where"].this
-    if any(join is not None and _is_comma(join) for _, join in items):
-        return written.commas(select, clause, items, where)
-    first, *others = items
+    if nested or any(join is not None and _is_comma(join) for _, join in items):
+        return written.commas(_starred(select, items, text), clause, items, where)
+    begin, *others = items
     joins = []
-    before = [first[0]]
+    before = [begin[0]]
     for node, join in others:
         assert join is not None
         made = written.join(node, join, before)
         if made.text("side").upper() == "RIGHT":
             if len(before) > 1 or before[0].nodes("joins"):
                 text.refuse(join, "RIGHT JOIN after another join is not supported", "Write it as LEFT JOIN.")
+            select = _starred(select, items, text)
             before[0], made = node, Node("Join", {**made.arguments, "this": before[0], "side": "LEFT"})
-            first = (node, None)
+            begin = (node, None)
         before.append(node)
         joins.append(made)
-    changed = {**select.arguments, "from_": Node("From", {"this": first[0]}, clause.start, clause.end)}
+    changed = {**select.arguments, "from_": Node("From", {"this": begin[0]}, clause.start, clause.end)}
     return Node("Select", {**changed, "joins": joins}, select.start, select.end)
+
+
+def _check(listed: list[tuple[Node, Node | None]], tops: list[Node], text: Text) -> bool:
+    """Whether there are joins inside of joined brackets; of what kinds there are none is refused."""
+    joins = [join for _, join in listed if join is not None]
+    for join in joins:
+        kind, method = join.text("kind").upper(), join.text("method").upper()
+        if kind not in ("", "INNER", "OUTER", "CROSS") or method not in ("", "NATURAL"):
+            told = f"{method if method not in ('', 'NATURAL') else kind} JOIN"
+            advice = "Write JOIN ... ON, LEFT JOIN ... ON, or WHERE x IN (SELECT y FROM ...)."
+            text.refuse(join.this, f"{told} is not supported", advice)
+    nested = any(len(list(_flat(join.this, []))) > 1 for join in tops)
+    if nested and any(join.text("side") for join in joins):
+        text.refuse(joins[0].this, NESTED, ONE_BY_ONE)
+    return nested
+
+
+def _starred(select: Node, items: list[tuple[Node, Node | None]], text: Text) -> Node:
+    """The same with * written out for each table, in the order in which they were written."""
+    if not any(each.kind == "Star" for each in select.nodes()):
+        return select
+    found: list[Node] = []
+    for each in select.nodes():
+        if each.kind != "Star":
+            found.append(each)
+            continue
+        if any(join is not None and (join.nodes("using") or join.text("method")) for _, join in items):
+            text.refuse(each, "* is not supported beside these joins", "Name the columns.")
+        for node, _ in items:
+            table = Node("Identifier", {"this": node.alias or node.name}, each.start, each.end)
+            found.append(Node("Column", {"this": each, "table": table}, each.start, each.end))
+    return Node("Select", {**select.arguments, "expressions": found}, select.start, select.end)
 
 
 def _flat(first: Node, joins: list[Node]) -> Iterator[tuple[Node, Node | None]]:
     """Everything in FROM with the join that brings it, brackets opened."""
-    if first.kind == "Subquery" and first.this.kind in ("Table", "Subquery") and first.get("alias") is None:
-        yield from _flat(first.this, first.this.nodes("joins"))
+    own = first.nodes("joins")
+    if _is_bracket(first):
+        yield from _flat(first.this, [])
     else:
-        own = first.nodes("joins")
-        bared = Node(
-            first.kind, {k: v for k, v in first.arguments.items() if k != "joins"}, first.start, first.end
-        )
-        yield (bared if own else first), None
-        for join in own:
-            yield join.this, join
-    for join in joins:
-        if join in first.nodes("joins"):
-            continue
-        inner = join.this
-        if inner.kind in ("Table", "Subquery") and (own := inner.nodes("joins")):
-            bared = Node(
-                inner.kind, {k: v for k, v in inner.arguments.items() if k != "joins"}, inner.start, inner.end
-            )
-            yield bared, join
-            for each in own:
-                yield each.this, each
-        else:
-            yield inner, join
+        kept = {name: value for name, value in first.arguments.items() if name != "joins"}
+        yield (Node(first.kind, kept, first.start, first.end) if own else first), None
+    for join in (*own, *(each for each in joins if not any(each is one for one in own))):
+        for node, inner in _flat(join.this, []):
+            yield node, join if inner is None else inner
+
+
+def _is_bracket(node: Node) -> bool:
+    return node.kind == "Subquery" and node.this.kind in ("Table", "Subquery") and node.get("alias") is None
 
 
 def _is_comma(join: Node) -> bool:

@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from sfumato.queries.domains import longest
-from sfumato.queries.expressions import Constant, Scalar, constant
+from sfumato.queries.expressions import Call, Constant, Scalar, constant
 
 if TYPE_CHECKING:
     from sfumato.queries.scopes import RowReader, Scope
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_LETTERS = 1000  # of a text that is searched, and of what is made of it
 MOST_PUT = 20  # letters that replace something
 LONGEST_PATTERN = 200
+MOST_PLACES = 120  # of a pattern whose counts are written out: what a letter of a text may cost
 _PATTERN = re.compile(
     r"""(?: \\[dDwWsS.+*?()\[\]{}|^$\\/-]      # classes, and signs by themselves
           | \[\^?(?:\\[dwsDWS.+*?()\[\]{}|^$\\/-]|[^\[\]\\])+\]
@@ -78,10 +79,27 @@ def _cut(reader: RowReader, node: Node, of: Node, scope: Scope) -> Scalar:
     found = reader.value(of, scope)
     if found.domain.kind != "text":
         reader.text.refuse(node, f"this is {found.domain.kind}, not text", "Use a text column.")
-    most = longest(found)
-    if most is not None and most <= MOST_LETTERS:
+    if not _has_any_length(found):
         return found
     return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
+
+
+def _has_any_length(text: Scalar) -> bool:
+    """Whether nothing but the data bounds a text: those of a column may be longer than its declared keys."""
+    match text:
+        case Constant():
+            return False
+        case Call("left" | "right" | "substring" | "to text"):
+            return False
+        case Call("case", (*pairs, otherwise)):
+            return any(map(_has_any_length, [*pairs[1::2], otherwise]))
+        case Call(
+            "lower" | "upper" | "trim" | "strip" | "nullif" | "split part" | "regexp extract", (of, *_)
+        ):
+            return _has_any_length(of)
+        case Call("concat" | "coalesce" | "least" | "greatest", parts):
+            return any(map(_has_any_length, parts)) or (longest(text) or 0) > MOST_LETTERS
+    return True
 
 
 def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant:
@@ -125,6 +143,14 @@ def _groups(pattern: str) -> int | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            return re.compile(pattern, re.ASCII).groups
+            found = re.compile(pattern, re.ASCII).groups
         except (re.error, FutureWarning, RecursionError, OverflowError):
             return None
+    return found if _places(pattern) <= MOST_PLACES else None
+
+
+def _places(pattern: str) -> int:
+    """How many letters a pattern has with its counts written out: x{2,5} has five."""
+    without = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "x", pattern)
+    counted = [max(map(int, filter(None, each.split(",")))) for each in re.findall(r"\{([\d,]+)\}", without)]
+    return len(re.sub(r"\{[\d,]+\}", "", without)) + sum(counted)

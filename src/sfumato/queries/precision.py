@@ -8,11 +8,13 @@ what was stored for the first kind still answers, what was stored for the second
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.queries.domains import RULES, call
 from sfumato.queries.expressions import Call, Constant, Field, grid_of
-from sfumato.queries.relations import Among, Fold, Join, Placed, Union, Where, folds_of
+from sfumato.queries.relations import Among, Fold, Join, Placed, Union, Where, all_of, folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,6 +38,41 @@ def adds_finely(plan: Plan) -> bool:
     """Whether the last digits of a person's sum of doubles decide, and once were cut off."""
     folds, decisive = dict(folds_of(plan.relation)), deciding(plan)
     return any(name in decisive and is_fine(fold) for name, fold in folds.items())
+
+
+def averages_finely(plan: Plan) -> bool:
+    """Whether a person's average is measured between the steps of its column, to which it once was cut."""
+    made: dict[str, tuple[str, tuple[Scalar, ...]]] = {}
+    for each in all_of(plan.relation):
+        match each:
+            case Fold(number, _, _, folds) | Placed(number, totals=folds):
+                made |= {f"t{number}.{i}": (f.function, (f.value,)) for i, f in enumerate(folds) if f.value}
+            case Union(number, parts):
+                for i, values in enumerate(zip(*(columns for _, columns in parts), strict=True)):
+                    made[f"t{number}.{i}"] = "one", values
+        if isinstance(each, Placed):
+            made |= {
+                f"t{each.number}.p{i}": ("one", (p.value,)) for i, p in enumerate(each.places) if p.value
+            }
+    if not any(function == "avg" for function, _ in made.values()):
+        return False
+
+    def before(value: Scalar) -> Scalar:
+        """The same with the steps that it had."""
+        if isinstance(value, Call) and value.function in RULES:
+            return call(value.function, *map(before, value.arguments))
+        if isinstance(value, Call):  # clamped
+            exponent = before(value.arguments[0]).domain.exponent
+            return replace(value, domain=replace(value.domain, exponent=exponent))
+        if isinstance(value, Field) and value.name in made and value.domain.kind == "number":
+            function, parts = made[value.name]
+            if function in ("avg", "sum", "min", "max", "one"):
+                exponent = max(before(part).domain.exponent for part in parts)
+                return replace(value, domain=replace(value.domain, exponent=exponent))
+        return value
+
+    values = plan.values or tuple(plan.measured)
+    return any(before(each).domain.exponent != each.domain.exponent for each in values)
 
 
 def is_fine(fold: Folded) -> bool:

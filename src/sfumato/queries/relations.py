@@ -165,7 +165,7 @@ class Among(Narrowed):
     """The rows whose unit, or whose value, is (or is not) in another relation.
 
     A value is looked up in a public relation, or among rows of the same person: then a row without a value is
-    in neither.
+    in neither, or is kept where `keeps` says so, as NOT EXISTS does.
     """
 
     relation: Relation
@@ -173,6 +173,7 @@ class Among(Narrowed):
     other: Relation
     other_value: Scalar | None
     negated: bool
+    keeps: bool = False
 
     @property
     def tables(self) -> frozenset[str]:

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries import notation
 from sfumato.queries.cells import Clamp
-from sfumato.queries.expressions import Call, Constant, Domain, Field, Scalar, Unusable, bounds, fields, possible
+from sfumato.queries.expressions import (
+    Call,
+    Constant,
+    Domain,
+    Field,
+    Scalar,
+    Unusable,
+    bounds,
+    fields,
+    possible,
+)
 from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, PersonCount, Spread, Sum
 from sfumato.queries.plan import Aggregate
 from sfumato.queries.relations import prefix, repeats

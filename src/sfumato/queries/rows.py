@@ -22,7 +22,7 @@ from sfumato.queries.expressions import (
     possible,
 )
 from sfumato.queries.folding import AGGREGATES, one_fold
-from sfumato.queries.joins import as_joins
+from sfumato.queries.joins import NESTED, ONE_BY_ONE, as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
 from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
 from sfumato.queries.reading import Reader, equality, is_own, is_person
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from sfumato.queries.declared import DeclaredTable
 
+_PLAIN = ("Star", "Literal", "Column", "Identifier", "Null", "Boolean", "Alias")  # what EXISTS may select
 MOST_SCANS = 24  # tables in one query, each use of a subquery counted
 
 
@@ -109,6 +110,8 @@ class FromReader:
             if node.get("alias") is not None:
                 self.text.allow(node["alias"], above=True)
             return self.subquery(node.this, node.alias, named)
+        if node.nodes("joins"):
+            self.text.refuse(node, NESTED, ONE_BY_ONE)
         if node.kind != "Table" or node.this.kind != "Identifier":
             self.text.refuse(node, "FROM must name tables of the policy", "Name a table or a subquery.")
         self.text.allow(node)
@@ -211,7 +214,7 @@ class FromReader:
         other: Relation,
         other_value: Scalar,
         negated: bool,
-    ) -> Relation:
+    ) -> Among:
         """The rows whose value is among those of the same person."""
         if unit_kind(relation) != unit_kind(other):
             told = "the tables identify people by different types"
@@ -230,6 +233,10 @@ class FromReader:
             text.refuse(
                 node, "this EXISTS is not supported", "Write: EXISTS (SELECT 1 FROM t WHERE t.x = a.x)"
             )
+        text.allow(select)
+        for each in select.nodes():
+            if any(part.kind not in _PLAIN for part in each.walk()):
+                text.refuse(each, "this is not supported in EXISTS", "Write: EXISTS (SELECT 1 FROM ...)")
         named = self.with_names(select, named)
         select = as_joins(select, named, text)
         clause = select.get("where")
@@ -262,8 +269,7 @@ class FromReader:
                 hull([value, other_value])
             except Unusable as reason:
                 text.unusable(reason, node)
-            known = self.reader.call(node, "not", self.reader.call(node, "is null", other_value))
-            return Among(relation, value, filtered(other, known), other_value, negated)
+            return Among(relation, value, other, other_value, negated, keeps=negated)
         same = [pair for pair in pairs if is_own(pair[0]) and is_own(pair[1])]
         rest = [pair for pair in pairs if pair not in same]
         if not relation.by_person or len(rest) > 1 or not (same or (rest and self.refers(rest[0]))):
@@ -272,7 +278,8 @@ class FromReader:
             text.refuse(node, told, advice)
         if not rest:
             return Among(relation, None, other, None, negated)
-        return self.among_own(node, relation, rest[0][0], other, rest[0][1], negated)
+        found = self.among_own(node, relation, rest[0][0], other, rest[0][1], negated)
+        return replace(found, keeps=negated)
 
     def knows(self, node: Node, scope: Scope) -> bool:
         """Whether every column in it is one of these."""
@@ -619,7 +626,8 @@ class FromReader:
                 text.unusable(reason, node)
             if a.domain.keys is not None and b.domain.keys is not None:
                 domain = replace(domain, keys=tuple(dict.fromkeys((*a.domain.keys, *b.domain.keys))))
-            columns[name] = Field(f"t{number}.{len(listed)}", domain, origin=_origin(a))
+            origin = _origin(a) if _origin(a) == _origin(b) else ("", "")
+            columns[name] = Field(f"t{number}.{len(listed)}", domain, origin=origin)
             listed.append((a, b))
         sides = (tuple(a for a, _ in listed), tuple(b for _, b in listed))
         kinds_ = tuple(each.domain.kind for each in columns.values() if not is_own(each))

@@ -168,12 +168,13 @@ class _Printer:
                 word = "LEFT JOIN" if outer else "JOIN"
                 block.source += f" {word} {source} ON {' AND '.join(conditions) or 'TRUE'}"
                 return block
-            case SemiJoin(inner, subjects, other_rows, values, negated):
+            case SemiJoin(inner, subjects, other_rows, values, negated, keeps):
                 block, other = self.block(inner), self.block(other_rows)
                 word = "NOT IN" if negated else "IN"
                 subject, value = (", ".join(map(self.text, each)) for each in (subjects, values))
                 subject = subject if len(subjects) == 1 else f"({subject})"
-                block.conditions.append(f"({subject} {word} (SELECT {value}{other}))")
+                missing = f"{self.text(subjects[-1])} IS NULL OR " if keeps else ""
+                block.conditions.append(f"({missing}{subject} {word} (SELECT {value}{other}))")
                 return block
         return _Block(f"({self.select(rows)}) AS {rows.alias}")
 

@@ -223,6 +223,15 @@ class _Engine:
                         yield each
             case JoinedRows():
                 yield from self.joined(rows)
+            case SemiJoin(inner, subjects, other, values, negated, keeps=True):
+                listed = {tuple(_same(self.value(one, each)) for one in values) for each in self.rows(other)}
+                for each in self.rows(inner):
+                    missing = self.value(subjects[-1], each) is None
+                    if (
+                        missing
+                        or (tuple(_same(self.value(one, each)) for one in subjects) in listed) != negated
+                    ):
+                        yield each
             case SemiJoin(inner, (subject,), other, (value,), negated):
                 listed = {_same(self.value(value, each)) for each in self.rows(other)}
                 for each in self.rows(inner):

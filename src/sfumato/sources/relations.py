@@ -395,10 +395,11 @@ class Lowering:
                 assert found.unit is not None
                 assert other.unit is not None
                 subjects, values = (found.unit, subject), (other.unit, value)
-                found.rows = filtered(found.rows, there(subject))
-        if not (among.value is not None and among.other.public and among.negated):
+                if not among.keeps:
+                    found.rows = filtered(found.rows, there(subject))
+        if among.keeps or not (among.value is not None and among.other.public and among.negated):
             other.rows = filtered(other.rows, *map(there, values))  # x NOT IN (..., NULL) is never true
-        found.rows = work.SemiJoin(found.rows, subjects, other.rows, values, among.negated)
+        found.rows = work.SemiJoin(found.rows, subjects, other.rows, values, among.negated, among.keeps)
         return found
 
 

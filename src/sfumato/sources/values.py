@@ -261,8 +261,9 @@ def _call(call: Call, function: str, arguments: tuple[Scalar, ...], given: list[
         case "ln":
             positive = apply(">", given[0], _zero(given[0]), type="bool")
             return when(positive, apply("ln", cast(given[0], "f64"), type="f64"), null("f64"))
-        case "add days" | "add months" | "add seconds":
-            return apply(function, given[0], cast(given[1], "i32"), type=of)
+        case "add days" | "add months" | "add seconds":  # a date has fewer than 2^31 days, and more seconds
+            count = cast(given[1], "i64" if function == "add seconds" else "i32")
+            return apply(function, given[0], count, type=of)
         case "regexp extract":
             group = arguments[2]
             assert isinstance(group, Known)

@@ -203,7 +203,8 @@ class JoinedRows:
 class SemiJoin:
     """The rows whose subjects are, or are not, among the values of other rows: as SQL says it of NULL.
 
-    Where there are several subjects, none of them and of the values is NULL.
+    Where there are several subjects, none of them and of the values is NULL. With `keeps` no value is NULL,
+    and rows whose last subject is NULL are there.
     """
 
     rows: Rows
@@ -211,6 +212,7 @@ class SemiJoin:
     other: Rows
     values: tuple[Expression, ...]
     negated: bool = False
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
