@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.intervals import WHOLE, Errors, combined, function_ends
 from sfumato.errors import AfterRelease, Unsupported
-from sfumato.queries.made import Applied, Atom, Computed, Exactly, HowMany, OneOf, public_rows
+from sfumato.queries.made import (
+    Applied,
+    Atom,
+    Computed,
+    Exactly,
+    HowMany,
+    OneOf,
+    atoms_of,
+    may_be_missing,
+    public_rows,
+)
 from sfumato.sources.apart import ShownTable, made
 
 if TYPE_CHECKING:
@@ -82,14 +92,16 @@ def rows_above(
 ) -> list[list[tuple[Any, Ends | None]]]:
     """Every row: the values of its columns, and their intervals where they have one."""
     found = made(query, [each.table for each in below], public)
-    if query.selected:  # rows are picked by released values: all intervals must hold at once
-        tail /= max(sum(len(each.vectors) for each in below), 1)
+    all_rows = max(sum(len(each.vectors) for each in below), 1)
     known, count = NoiseBelow(below), len(query.columns)
+    tails = []
+    for column in query.columns:  # where released values pick rows, the intervals of all must hold at once
+        tails.append(tail / (all_rows * max(atoms_of(column.trace), 1)) if query.selected else tail)
     rows = []
     for row in found:
         hidden, cells = row[count:], []
-        for column, value in zip(query.columns, row[:count], strict=True):
-            ends = None if column.trace is None else known.ends(column.trace, hidden, tail)
+        for column, value, own in zip(query.columns, row[:count], tails, strict=True):
+            ends = None if column.trace is None else known.ends(column.trace, hidden, own)
             cells.append((value, ends))
         rows.append(cells)
     return rows
@@ -115,13 +127,27 @@ class NoiseBelow:
                 return _around(Fraction(len(_listed(hidden, place))))
             case Computed(operator, left, right):
                 return combined(operator, self._ends(left, hidden, tail), self._ends(right, hidden, tail))
+            case Applied("coalesce", parts):
+                return self._first(parts, hidden, tail)
             case Applied(name, parts):
                 return _applied(name, [self._ends(each, hidden, tail) for each in parts])
-            case OneOf(place, options):
-                assert isinstance(place, int)
-                chosen = options[hidden[place]]
+            case OneOf():
+                chosen = _chosen(trace, hidden)
                 return WHOLE if chosen is None else self._ends(chosen, hidden, tail)
         return self._of_atom(trace, hidden, tail)
+
+    def _first(self, parts: Sequence[Trace], hidden: Row, tail: Fraction) -> Ends:
+        """COALESCE: the first that has a value, or any of those that noise may take for it."""
+        found: list[Ends] = []
+        for each in parts:
+            if isinstance(each, Atom) and not _rows_of(each, hidden):
+                continue  # there is no row of it, whatever the noise is
+            found.append(self._ends(each, hidden, tail))
+            if not may_be_missing(each):
+                break
+        if not found:
+            return WHOLE
+        return min(low for low, _ in found), max(high for _, high in found)
 
     def _of_atom(self, atom: Atom, hidden: Row, tail: Fraction) -> Ends:
         below = self.below[atom.question]
@@ -133,8 +159,8 @@ class NoiseBelow:
             reader = self._reader(atom, below.times[row], tail)
             return reader(below.vectors[row])
         rows = _listed(hidden, atom.place)
-        if not rows:
-            return 0.0, 0.0
+        if not rows:  # a sum over no rows has no value
+            return WHOLE
         vectors = [below.vectors[row] for row in rows]
         total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*vectors, strict=True))
         if len(set(rows)) < len(rows) or below.plan.sets:
@@ -159,11 +185,24 @@ def _parts(trace: Trace, hidden: Row) -> int:
             return _parts(left, hidden) + _parts(right, hidden)
         case Applied(_, parts):
             return sum(_parts(each, hidden) for each in parts)
-        case OneOf(place, options):
-            assert isinstance(place, int)
-            chosen = options[hidden[place]]
+        case OneOf():
+            chosen = _chosen(trace, hidden)
             return 0 if chosen is None else _parts(chosen, hidden)
     return 0
+
+
+def _chosen(trace: OneOf, hidden: Row) -> Trace | None:
+    """The part of a UNION ALL that a row is from; none where there is no row."""
+    assert isinstance(trace.place, int)
+    part = hidden[trace.place]
+    return None if part is None else trace.options[part]
+
+
+def _rows_of(atom: Atom, hidden: Row) -> Sequence[Any]:
+    """The released rows that a number is of."""
+    assert isinstance(atom.place, int)
+    found = hidden[atom.place]
+    return _listed(hidden, atom.place) if atom.many else [] if found is None else [found]
 
 
 def _listed(hidden: Row, place: Any) -> list[int]:
@@ -184,6 +223,8 @@ def _applied(name: str, ends: list[Ends]) -> Ends:
         low, high = ends[0]
         found = _exp(low, high) if name == "exp" else _ln(low, high)
         return math.nextafter(found[0], -math.inf), math.nextafter(found[1], math.inf)
+    if name == "nullif":
+        return ends[0]
     word, _, digits = name.partition(" ")
     return function_ends(word, [*ends, (float(digits), float(digits))] if digits else ends)
 

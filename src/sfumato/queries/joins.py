@@ -37,13 +37,13 @@ def as_joins(select: Node, named: dict[str, Node], text: Text) -> Node:
     is_written = (
         is_open
         and not nested
-        and all(join is None or (not _is_comma(join) and _is_plain(join)) for _, join in listed)
+        and all(join is None or (not is_comma(join) and _is_plain(join)) for _, join in listed)
     )
     if is_written and all(node.kind != "Subquery" or _is_query(node.this) for node, _ in listed):
         return select
     items = [(written.item(node), join) for node, join in listed]
     where = None if select.get("where") is None else select["where"].this
-    if nested or any(join is not None and _is_comma(join) for _, join in items):
+    if nested or any(join is not None and is_comma(join) for _, join in items):
         return written.commas(_starred(select, items, text), clause, items, where)
     begin, *others = items
     joins = []
@@ -112,7 +112,7 @@ def _is_bracket(node: Node) -> bool:
     return node.kind == "Subquery" and node.this.kind in ("Table", "Subquery") and node.get("alias") is None
 
 
-def _is_comma(join: Node) -> bool:
+def is_comma(join: Node) -> bool:
     """Whether nothing is said of how rows belong together."""
     said = join.get("on") is not None or join.nodes("using") or join.text("method")
     return not said and not join.text("side") and join.text("kind").upper() in ("", "CROSS")
@@ -208,7 +208,7 @@ class _Written:
                 later.append(self.join(node, join, nodes))
                 continue
             nodes.append(node)
-            if join is None or _is_comma(join):
+            if join is None or is_comma(join):
                 continue
             made = self.join(node, join, nodes[:-1])
             for each in made.nodes("using"):

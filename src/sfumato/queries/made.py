@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from sfumato.queries.shown import Arithmetic, Function, Mean, Number
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from fractions import Fraction
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 MadeKind = Literal["integer", "number", "text", "boolean", "date", "timestamp", "interval", "null"]
 
+MOST_DIGITS = 1_000  # bits of a number without noise; with more there is no interval
 MOST_TRACED = 50  # parts of what is known of the noise of a value; hidden columns of a query
 
 # What is known of the noise ------------------------------------------------------------------------------
@@ -102,19 +105,71 @@ def moved(trace: Trace, change: Callable[[Made | int], Made | int]) -> Trace:
 
 
 def small(trace: Trace | None) -> Trace | None:
-    """The trace, if it has few parts; what has many has no interval."""
-    return trace if trace is not None and _size(trace) <= MOST_TRACED else None
+    """The trace, if it has few parts; what has many has no interval.
+
+    A part is counted as often as it is written out: query after query may double them.
+    """
+    left = MOST_TRACED
+    waiting: list[Trace | Expression | None] = [trace]
+    while waiting:
+        each = waiting.pop()
+        left -= 1
+        match each:
+            case Computed() | Arithmetic():
+                waiting += [each.left, each.right]
+            case Applied():
+                waiting += each.parts
+            case OneOf():
+                waiting += each.options
+            case Function():
+                waiting += each.arguments
+            case Atom():
+                is_made = isinstance(each.expression, (Arithmetic, Function))
+                left += is_made  # it counts by its parts
+                waiting += [each.expression] if is_made else []
+            case Exactly() | Number():
+                bits = each.value.numerator.bit_length() + each.value.denominator.bit_length()
+                left -= bits // MOST_DIGITS * MOST_TRACED
+        if left < 0:
+            return None
+    return trace
 
 
-def _size(trace: Trace) -> int:
+def may_be_missing(trace: Trace | None) -> bool:
+    """Whether noise may decide that there is no value: a root of something negative, a division by zero."""
     match trace:
-        case Computed(_, left, right):
-            return 1 + _size(left) + _size(right)
-        case Applied(_, parts):
-            return 1 + sum(map(_size, parts))
+        case Atom(_, expression):
+            return _divides(expression)
+        case Computed(operator, left, right):
+            return operator == "/" or may_be_missing(left) or may_be_missing(right)
+        case Applied(name, parts):
+            return name in ("root", "ln", "nullif") or any(map(may_be_missing, parts))
         case OneOf(_, options):
-            return 1 + sum(_size(each) for each in options if each is not None)
-    return 1
+            return any(map(may_be_missing, options))
+    return False
+
+
+def _divides(expression: Expression) -> bool:
+    match expression:
+        case Arithmetic(operator, left, right):
+            return operator == "/" or _divides(left) or _divides(right)
+        case Function(name, parts):
+            return name == "root" or any(map(_divides, parts))
+        case Mean():
+            return True
+    return False
+
+
+def atoms_of(trace: Trace | None) -> int:
+    """How many released numbers stand in it: of each row, those intervals must hold."""
+    match trace:
+        case Atom():
+            return 1
+        case Computed(_, left, right):
+            return atoms_of(left) + atoms_of(right)
+        case Applied(_, parts) | OneOf(_, parts):
+            return sum(map(atoms_of, parts))
+    return 0
 
 
 def places_of(trace: Trace) -> Iterator[Made | int]:
@@ -196,6 +251,7 @@ class ShownRows:
     columns: tuple[MadeColumn, ...]
     hidden: int = 1
     selected: bool = False
+    partial: bool = False  # whether released numbers decided which groups there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +326,18 @@ class MadeUnion:
 
 
 MadeQuery = ShownRows | PublicRows | ListedRows | MadeSelect | MadeUnion
+
+
+def is_partial(query: MadeQuery) -> bool:
+    """Whether released numbers decided which groups it is made of: sums over them leave the others out."""
+    match query:
+        case ShownRows(partial=partial):
+            return partial
+        case MadeSelect(sources=sources):
+            return any(is_partial(each.body) for each in sources)
+        case MadeUnion(parts=parts):
+            return any(map(is_partial, parts))
+    return False
 
 
 def public_rows(query: MadeQuery) -> list[PublicRows]:

@@ -26,6 +26,7 @@ from sfumato.queries.made import (
     MadeColumn,
     MadeOrder,
     MadeWindow,
+    may_be_missing,
     moved,
     small,
 )
@@ -112,7 +113,7 @@ class MadeReader:
         if kind == "Neg":
             inner = self.numeric(node.this, scope)
             zero = None if inner.trace is None else Computed("-", Exactly(Fraction(0)), inner.trace)
-            return Made("negate", inner.kind, (inner,), noisy=inner.noisy, trace=_merged(zero))
+            return Made("negate", inner.kind, (inner,), noisy=inner.noisy, trace=small(_merged(zero)))
         if kind in AGGREGATING or kind in ("Filter", "WithinGroup", "IgnoreNulls"):
             return self.aggregate(node, scope)
         if kind in WINDOWS:
@@ -132,11 +133,14 @@ class MadeReader:
             case "Coalesce":
                 parts = [self.value(each, scope) for each in (node.this, *node.nodes())]
                 found = self.alike(parts, node)
-                return self.plain("coalesce", found, parts, trace=parts[0].trace)
+                traces = [each.trace for each in parts if each.trace is not None]
+                known = Applied("coalesce", tuple(traces)) if len(traces) == len(parts) else None
+                return self.plain("coalesce", found, parts, trace=small(known))
             case "Nullif":
                 parts = [self.value(node.this, scope), self.value(node.expression, scope)]
                 self.alike(parts, node)
-                trace = parts[0].trace if parts[1].trace == Exactly(Fraction(0)) else None  # a guard
+                guarded = parts[0].trace if parts[1].trace == Exactly(Fraction(0)) else None
+                trace = None if guarded is None else small(Applied("nullif", (guarded,)))
                 return self.plain("nullif", parts[0].kind, parts, trace=trace)
             case "Cast" | "TryCast":
                 return self.cast(node, scope)
@@ -193,7 +197,8 @@ class MadeReader:
             self.check(each, listed.takes[min(i, len(listed.takes) - 1)], node)
         kind = listed.gives or (wider([each.kind for each in parts]) or parts[0].kind)
         trace = None
-        if listed.traced and all(each.trace is not None for each in parts):
+        leaves_out = listed.traced in ("least", "greatest") and any(may_be_missing(p.trace) for p in parts)
+        if listed.traced and not leaves_out and all(each.trace is not None for each in parts):
             trace = small(
                 Applied(listed.traced, tuple(each.trace for each in parts if each.trace is not None))
             )
@@ -382,7 +387,7 @@ class MadeReader:
         (column,) = query.columns
         noisy = column.noisy or query.selected
         found = Made("scalar", column.kind, text="0", noisy=noisy, query=query)
-        if column.trace is None:
+        if column.trace is None or query.selected:  # which row it is would be another without noise
             return found
         inside = lambda at: Made("scalar row", "integer", text=str(at), query=query)  # noqa: E731
         return replace(found, trace=moved(column.trace, inside))
@@ -569,7 +574,11 @@ class MadeReader:
         if (named := node.get("alias")) is not None:
             if named.name.lower() not in self.windows:
                 self.refuse(node, f"there is no window called {named.name}", "Define it: WINDOW w AS (...)")
-            node = self.windows[named.name.lower()]
+            known = self.windows[named.name.lower()]
+            if known.get("alias") or node.get("order") or node.get("spec") or node.nodes("partition_by"):
+                told = "Write it out: OVER (PARTITION BY ... ORDER BY ...)"
+                self.refuse(node, "a named window takes no more parts here", told)
+            node = known
         inside = scope
         partition = tuple(self.value(each, inside) for each in node.nodes("partition_by"))
         order = self.ordered(node.get("order"), inside, ())

@@ -626,7 +626,8 @@ class FromReader:
                 text.unusable(reason, node)
             if a.domain.keys is not None and b.domain.keys is not None:
                 domain = replace(domain, keys=tuple(dict.fromkeys((*a.domain.keys, *b.domain.keys))))
-            origin = _origin(a) if _origin(a) == _origin(b) else ("", "")
+            is_key = any(map(self.reader.is_one_persons, (a, b)))  # of two references it is none
+            origin = ("", "") if is_key and _origin(a) != _origin(b) else _origin(a)
             columns[name] = Field(f"t{number}.{len(listed)}", domain, origin=origin)
             listed.append((a, b))
         sides = (tuple(a for a, _ in listed), tuple(b for _, b in listed))

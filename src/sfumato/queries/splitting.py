@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from sfumato.errors import QueryRefused, Unsupported
 from sfumato.queries import asking
 from sfumato.queries.asking import Asking
+from sfumato.queries.joins import NESTED, ONE_BY_ONE, is_comma
 from sfumato.queries.made import (
     MOST_TRACED,
     Atom,
-    Exactly,
     ListedRows,
     Made,
     MadeColumn,
@@ -29,24 +29,32 @@ from sfumato.queries.made import (
     either,
     is_added,
     is_of_others,
+    is_partial,
     moved,
     places_of,
     small,
 )
-from sfumato.queries.madewords import AGGREGATING, wider
+from sfumato.queries.madewords import wider
 from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
 from sfumato.queries.plan import Outer
 from sfumato.queries.reading import Reader
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.rows import FromReader
 from sfumato.queries.scopes import grouped
+from sfumato.queries.shape import (
+    added_up,
+    is_empty,
+    may_be_plain,
+    named_by_with,
+    names_before,
+    rows_alone,
+    scalars_in,
+)
 from sfumato.queries.shown import KeyOf
 from sfumato.queries.syntax import Node, Text, word
 from sfumato.queries.trees import one_quantile_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sfumato.queries.asking import Measuring
     from sfumato.queries.made import MadeKind, MadeQuery
     from sfumato.queries.plan import Plan
@@ -62,11 +70,11 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
     while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None and not tree.nodes("joins"):
         tree = tree.this
     tree = one_quantile_each(tree)
-    splitter = Splitter(text, measuring, part)
+    splitter = Splitter(text, measuring, part, top=tree)
     if tree.kind not in ("Select", *_SETS) or splitter.level(tree, {}) not in ("released", "listed"):
         return asking.ask(tree, text, measuring)
     refusal: Unsupported | None = None
-    if tree.kind == "Select" and splitter.is_lowest(tree, {}) and _may_be_plain(tree):
+    if tree.kind == "Select" and splitter.is_lowest(tree, {}) and may_be_plain(tree):
         try:
             return asking.ask(tree, text, measuring)
         except Unsupported as found:
@@ -84,43 +92,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
     first, *others = splitter.questions
     if part is not None:
         return splitter.questions[part]
-    return replace(first, outer=Outer(query, _is_empty(query)), beside=tuple(others))
-
-
-def _is_empty(query: MadeQuery) -> bool:
-    """Whether it surely has no rows: LIMIT 0, WHERE 0 = 1, WHERE FALSE."""
-    if not isinstance(query, MadeSelect):
-        return False
-    where = query.where
-    never = where is not None and (
-        (where.word == "boolean" and where.text == "FALSE")
-        or (where.word == "compare" and where.text == "=" and _numbers_differ(where))
-    )
-    return query.limit == 0 or (never and (bool(query.group) or not query.is_total))
-
-
-def _numbers_differ(compare: Made) -> bool:
-    a, b = compare.parts
-    return a.word == b.word == "number" and isinstance(a.trace, Exactly) and a.trace != b.trace
-
-
-def _may_be_plain(select: Node) -> bool:
-    """Whether it has nothing that a plan surely cannot show."""
-    if any(select.arguments.get(name) for name in ("distinct", "qualify", "offset", "windows")):
-        return False
-    group = select.get("group")
-    if group is not None and any(select["group"].arguments.get(n) for n in ("all", "grouping_sets")):
-        return False
-    return not any(each.kind in ("Window", "GroupingSets", "Subquery", "Exists") for each in _shown(select))
-
-
-def _shown(select: Node) -> Iterator[Node]:
-    """Every node of what is shown and of how it is grouped."""
-    for name in ("having", "order", "group"):
-        if (clause := select.get(name)) is not None:
-            yield from clause.walk()
-    for item in select.nodes():
-        yield from item.walk()
+    return replace(first, outer=Outer(query, is_empty(query)), beside=tuple(others))
 
 
 @dataclass(slots=True)
@@ -134,6 +106,7 @@ class Splitter:
     levels: dict[int, Level] = field(default_factory=dict)  # of nodes, by identity
     made: dict[int, MadeQuery] = field(default_factory=dict)  # of what WITH names, by identity
     aliases: itertools.count[int] = field(default_factory=itertools.count)
+    top: Node | None = None  # what is shown
 
     # Levels -------------------------------------------------------------------------------------------
 
@@ -161,8 +134,8 @@ class Splitter:
     def _table(self, node: Node, named: dict[str, Node]) -> Level:
         if node.this.kind != "Identifier":
             return "listed" if node.this.kind in ("GenerateSeries", "Unnest") else "people"
-        if (inner := _named_by_with(node, named)) is not None:
-            return self.level(inner.this, _back(inner))
+        if (inner := named_by_with(node, named)) is not None:
+            return self.level(inner.this, names_before(inner))
         table = self.text.policy.table(node.name)
         return "public" if table is not None and table.public else "people"
 
@@ -172,7 +145,7 @@ class Splitter:
     def _of_select(self, node: Node, named: dict[str, Node]) -> Level:
         named = self.named(node, named)
         if node.get("from_") is None:
-            inner = [self.level(each.this, named) for each in _scalars(node)]
+            inner = [self.level(each.this, named) for each in scalars_in(node)]
             return "released" if "released" in inner else "listed"
         found = self._together(self.below(node, named))
         return "released" if found == "people" and self.is_question(node, named) else found
@@ -202,7 +175,7 @@ class Splitter:
         if group is None and not adds and not distinct:
             return False
         reader = Reader(self.text)
-        _, scope = FromReader(self.text, reader).of(_rows_of(select), named)
+        _, scope = FromReader(self.text, reader).of(rows_alone(select), named)
         items = [each.this if each.kind == "Alias" else each for each in select.nodes()]
         listed = group.nodes() if group is not None else items if distinct and not adds else []
         if group is not None and group.arguments.get("all"):
@@ -271,7 +244,7 @@ class Splitter:
             else MadeColumn(c.name, c.kind, not isinstance(c.expression, KeyOf))
             for c in plan.columns
         ]
-        body = ShownRows(number, tuple(columns))
+        body = ShownRows(number, tuple(columns), partial=plan.private_keys)
         by_name = {column.name: column for column in columns}
 
         def shown(name: str) -> Made:
@@ -321,7 +294,13 @@ class Splitter:
         if (clause := select.get("from_")) is not None:
             self.text.allow(clause)
             self.source(clause.this, named, sources, names, merged, reader, None)
+            after_comma = False
             for join in select.nodes("joins"):
+                side = join.text("side").upper()
+                if after_comma and side in ("RIGHT", "FULL"):
+                    told = f"{side} JOIN after a comma is not supported"
+                    self.text.refuse(join.this, told, "Write JOIN ... ON instead of the comma.")
+                after_comma = after_comma or is_comma(join)
                 self.source(join.this, named, sources, names, merged, reader, join)
         scope = MadeScope(tuple(names), tuple(merged.items()))
         return self.select(select, named, tuple(sources), scope, None)
@@ -361,8 +340,18 @@ class Splitter:
         text = self.text
         text.allow(node, above=True)
         side, kind = node.text("side").upper(), node.text("kind").upper()
-        if side not in ("", *_JOINS) or kind not in ("", "INNER", "OUTER", "CROSS"):
-            text.refuse(node, f"{side or kind} JOIN is not supported", "Write JOIN, LEFT JOIN or FULL JOIN.")
+        method = node.text("method").upper()
+        if (
+            side not in ("", *_JOINS)
+            or kind not in ("", "INNER", "OUTER", "CROSS")
+            or method not in ("", "NATURAL")
+        ):
+            told = (method if method != "NATURAL" else "") or side or kind
+            text.refuse(node.this, f"{told} JOIN is not supported", "Write JOIN, LEFT JOIN or FULL JOIN.")
+        inner = node.this
+        inside = inner.this if inner.kind == "Subquery" and not inner.alias else inner
+        if inner.nodes("joins") or (inside.kind in ("Table", "Subquery") and inside.nodes("joins")):
+            text.refuse(inner, NESTED, ONE_BY_ONE)
         how: Any = _JOINS.get(side, "JOIN")
         before = MadeScope(tuple(names), tuple(merged.items()))
         alone = MadeScope((name,))
@@ -403,10 +392,10 @@ class Splitter:
         elif node.kind == "Table" and node.this.kind == "GenerateSeries":
             self.check_table(node)
             found = self.series(node.this, node.alias)
-        elif node.kind == "Table" and (inner := _named_by_with(node, named)) is not None:
+        elif node.kind == "Table" and (inner := named_by_with(node, named)) is not None:
             self.check_table(node)
             if id(inner.this) not in self.made:
-                self.made[id(inner.this)] = self.query(inner.this, _back(inner))
+                self.made[id(inner.this)] = self.query(inner.this, names_before(inner))
             found = self.made[id(inner.this)]
             given = given or inner.nodes("columns")
         elif node.kind == "Table" and node.this.kind == "Identifier":
@@ -512,7 +501,7 @@ class Splitter:
             if is_grouped:
                 self.check_grouped(made, keys, select)
             items.append((name, made))
-        items = _named_apart(items)
+        items = _named_apart(items, is_last=select is self.top)
         after = replace(inside, items=tuple(items))
         if (clause := select.get("having")) is not None:
             text.allow(clause)
@@ -538,7 +527,8 @@ class Splitter:
             text.refuse(
                 select["distinct"], "DISTINCT ON is not supported", "Use QUALIFY ROW_NUMBER() ... = 1."
             )
-        columns, rows = self.columns(items, bool(selected), distinct, is_grouped)
+        partly = bool(selected) or any(is_partial(each.body) for each in sources)
+        columns, rows = self.columns(items, partly, distinct, is_grouped)
         return MadeSelect(
             columns, tuple(made for _, made in items), rows, sources, where, keys, having, qualify,
             order, limit, offset, distinct, selected, is_grouped and group is None,
@@ -578,6 +568,9 @@ class Splitter:
                 star = item if item.kind == "Star" else item.this
                 self.text.allow(star)
                 of = item.get("table")
+                known = [source.alias for source in scope.sources]
+                if of is not None and of.name.lower() not in map(str.lower, known):
+                    self.text.unknown("table", of.name, known, of)
                 seen = set()
                 for source in scope.sources:
                     if of is not None and of.name.lower() != source.alias.lower():
@@ -673,6 +666,8 @@ class Splitter:
     def sets(self, node: Node, named: dict[str, Node]) -> MadeQuery:
         """UNION, INTERSECT and EXCEPT of released rows."""
         self.text.allow(node, above=True)
+        if any(node.arguments.get(each) for each in ("by_name", "side", "kind")):
+            self.text.refuse(node, "UNION BY NAME is not supported", "Select the columns in the same order.")
         named = self.named(node, named)
         parts = []
         for each in (node.this, node.expression):
@@ -701,6 +696,9 @@ class Splitter:
             )
         if not hidden:
             columns = [replace(column, trace=None) for column in columns]
+        if node is self.top:
+            names = _apart([column.name for column in columns], ("", "_low", "_high"), True)
+            columns = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
         selected = first.selected or second.selected or (how != "UNION ALL" and any(c.noisy for c in columns))
         found = MadeUnion(how, (first, second), tuple(columns), hidden, selected=selected)
         limit, offset = self.limits(node)
@@ -721,59 +719,18 @@ class Splitter:
         )  # fmt: skip
 
 
-def added_up(node: Node) -> Iterator[Node]:
-    """The aggregates in an expression, of rows or of released ones: not those that look at a window, but what
-    stands in them."""
-    if node.kind == "Window":
-        inner = node.this
-        while inner.kind in ("Filter", "IgnoreNulls"):
-            inner = inner.this
-        for part in (
-            *inner.parts,
-            *node.nodes("partition_by"),
-            *([node["order"]] if node.get("order") else []),
-        ):
-            yield from added_up(part)
-    elif node.kind in ("Subquery", "Select", "Exists"):
-        return
-    elif asking.is_aggregate(node) or node.kind in AGGREGATING:
-        yield node
-    else:
-        for part in node.parts:
-            yield from added_up(part)
+def _named_apart(items: list[tuple[str, Made]], *, is_last: bool) -> list[tuple[str, Made]]:
+    """The items, none called like another; where they are shown, or like an end of its interval."""
+    names = _apart([name for name, _ in items], ("", "_low", "_high") if is_last else ("",), is_last)
+    return [(name, made) for name, (_, made) in zip(names, items, strict=True)]
 
 
-def _named_by_with(node: Node, named: dict[str, Node]) -> Node | None:
-    return None if node.arguments.get("in_schema") else named.get(node.name.lower())
-
-
-def _scalars(select: Node) -> Iterator[Node]:
-    """The subqueries in what is selected."""
-    for item in select.nodes():
-        for each in item.walk():
-            if each.kind == "Subquery" and each.this.kind == "Select":
-                yield each
-
-
-def _rows_of(select: Node) -> Node:
-    """The same FROM and WHERE, and nothing else."""
-    kept = {name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")}
-    return Node("Select", kept, select.start, select.end)
-
-
-def _back(named: Node) -> dict[str, Node]:
-    return {each.text(): each["node"] for each in named.nodes("names")}
-
-
-def _named_apart(items: list[tuple[str, Made]]) -> list[tuple[str, Made]]:
-    """The items, none called like another or like an end of its interval."""
+def _apart(names: list[str], ends: tuple[str, ...], is_last: bool) -> list[str]:
     taken: set[str] = set()
     found = []
-    for name, made in items:
-        candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
-        free = next(
-            each for each in candidates if not taken & {(each + end).lower() for end in ("", "_low", "_high")}
-        )
-        taken |= {(free + end).lower() for end in ("", "_low", "_high")}
-        found.append((free, made))
+    for name in names:
+        candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2 if is_last else 1)))
+        free = next(each for each in candidates if not taken & {(each + end).lower() for end in ends})
+        taken |= {(free + end).lower() for end in ends}
+        found.append(free)
     return found

@@ -9,6 +9,7 @@ not released, nor hold a server. It is no `Source`: nothing here is secret.
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 import threading
 from dataclasses import dataclass
@@ -149,6 +150,8 @@ def _plain(value: Any) -> Any:
     """Infinity and what is no number have no value here, as everywhere in a release; intervals are texts."""
     if isinstance(value, datetime.timedelta):
         return str(value)
+    if isinstance(value, decimal.Decimal):
+        return float(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
