@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,11 +20,9 @@ from sfumato.errors import AfterRelease, QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Step
 from sfumato.queries.made import ListedRows, Made, MadeColumn, MadeSelect, MadeSource, ShownRows
-from sfumato.sources import apart
+from sfumato.sources import apart, confined
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sfumato.curator.database import Database
 
 POLICY = """
@@ -220,7 +220,7 @@ def test_texts_come_out_as_they_went_in(text: str) -> None:
 def test_no_file_is_read_and_no_setting_changed(tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n", encoding="utf-8")
-    with duckdb.connect(":memory:", config=apart._SETTINGS) as engine:
+    with duckdb.connect(":memory:", config=confined.SETTINGS) as engine:
         for sql in (
             f"SELECT * FROM read_csv('{secret}')",
             f"ATTACH '{tmp_path / 'x.duckdb'}' AS x",
@@ -243,6 +243,47 @@ def test_what_takes_too_long_or_too_much_is_stopped() -> None:
     query = MadeSelect((MadeColumn("y", "integer"),), (total,), (), sources)
     with pytest.raises(AfterRelease, match="takes longer"):
         apart.made(query, [], seconds=0.3)
+
+
+def asked_apart(sql: str, seconds: float = 10) -> tuple[str, Any]:
+    return apart.CONFINED.run({"tables": [], "sql": sql, "most": 10}, seconds)
+
+
+def test_what_needs_too_much_memory_ends_and_the_next_query_runs() -> None:
+    halves = "(SELECT string_agg(repeat('x', 1000000), '') AS t FROM range(3000)) AS a"
+    for sql in (f"SELECT length(a.t || b.t) FROM {halves}, {halves.replace('AS a', 'AS b')}",):
+        assert asked_apart(sql)[0] == "memory"
+        assert asked_apart("SELECT 42") == ("made", [(42,)])
+
+
+def test_an_engine_that_died_or_is_late_is_replaced() -> None:
+    assert asked_apart("SELECT 42") == ("made", [(42,)])
+    for process in apart.CONFINED.idle:
+        process.kill()
+        process.wait()
+    assert asked_apart("SELECT 43") == ("made", [(43,)])
+    slow = "SELECT sum(a.range * b.range * c.range) FROM range(3000) a, range(3000) b, range(3000) c"
+    assert asked_apart(slow, 0.2) == ("time", None)
+    assert asked_apart("SELECT 44") == ("made", [(44,)])
+
+
+def test_a_forked_worker_has_engines_of_its_own() -> None:
+    assert asked_apart("SELECT 42") == ("made", [(42,)])
+    mine = [process.pid for process in apart.CONFINED.idle]
+    if (child := os.fork()) == 0:
+        is_right = not apart.CONFINED.idle and asked_apart("SELECT 43") == ("made", [(43,)])
+        apart.CONFINED.end()
+        os._exit(0 if is_right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [process.pid for process in apart.CONFINED.idle] == mine
+    assert asked_apart("SELECT 44") == ("made", [(44,)])
+
+
+def test_the_process_apart_has_nothing_of_ours() -> None:
+    assert asked_apart("SELECT getenv('HOME')")[0] == "types"
+    assert asked_apart("SELECT * FROM read_text('/etc/hostname')")[0] == "types"
+    script = Path(apart.__file__).with_name("confined.py").read_text(encoding="utf-8")
+    assert "sfumato" not in script.split('"""', 2)[2]
 
 
 def test_division_by_nothing_and_roots_below_it_have_no_value() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sfumato.queries.shown import Expression
     from sfumato.sources.source import Source
 
+MOST_INTERVALS = 200_000  # parts of intervals that are computed for a query
 MOST_PUBLIC_ROWS = 100_000  # of a public table beside released rows
 Vector = tuple[tuple[int, ...], ...]
 Row = tuple[Any, ...]
@@ -97,11 +98,17 @@ def rows_above(
     tails = []
     for column in query.columns:  # where released values pick rows, the intervals of all must hold at once
         tails.append(tail / (all_rows * max(atoms_of(column.trace), 1)) if query.selected else tail)
+    # where it is told too long of which rows each value was made, none has an interval
+    parts = len(found) * sum(atoms_of(column.trace) for column in query.columns)
+    is_told = parts <= MOST_INTERVALS and all(len(row) > count or not query.hidden for row in found[:1])
     rows = []
     for row in found:
         hidden, cells = row[count:], []
         for column, value, own in zip(query.columns, row[:count], tails, strict=True):
-            ends = None if column.trace is None else known.ends(column.trace, hidden, own)
+            if column.trace is not None and not is_told:
+                ends: Ends | None = WHOLE
+            else:
+                ends = None if column.trace is None else known.ends(column.trace, hidden, own)
             cells.append((value, ends))
         rows.append(cells)
     return rows

@@ -21,6 +21,7 @@ from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms, notation
+from sfumato.queries.made import public_rows
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
 from sfumato.queries.sensitivity import derive
@@ -232,6 +233,12 @@ class Question(Asked):
     def _shown(self, stored: Stored) -> Release:
         (release,) = shown(self.database, stored)
         return self._beside_public(release)
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it is one question, of whose release alone its rows are made."""
+        outer = self.plan.outer
+        return len(self.questions) == 1 and (outer is None or not public_rows(outer.query))
 
     def _beside_public(self, release: Release) -> Release:
         """The release with the rows of public tables that its text reads as well."""

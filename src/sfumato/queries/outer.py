@@ -197,7 +197,7 @@ class MadeReader:
             self.check(each, listed.takes[min(i, len(listed.takes) - 1)], node)
         kind = listed.gives or (wider([each.kind for each in parts]) or parts[0].kind)
         trace = None
-        leaves_out = listed.traced in ("least", "greatest") and any(may_be_missing(p.trace) for p in parts)
+        leaves_out = listed.traced in ("smallest", "largest") and any(may_be_missing(p.trace) for p in parts)
         if listed.traced and not leaves_out and all(each.trace is not None for each in parts):
             trace = small(
                 Applied(listed.traced, tuple(each.trace for each in parts if each.trace is not None))

@@ -1,21 +1,28 @@
 """What is made of released rows, run apart from all data.
 
-The engine is made for one query and thrown away. It lies in memory, sees the shown rows that are put into it
-and nothing else, reaches no file, network, extension or object of Python, has one thread, and is stopped when
+The engine lives in a process of its own (`confined`), which sees the shown rows that are put into it and
+nothing else: no file, network, extension or object of Python. It has one thread, and the system stops it when
 it takes too long or needs too much memory. So a query over released rows can neither learn anything that was
 not released, nor hold a server. It is no `Source`: nothing here is secret.
 """
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import decimal
 import math
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
 import threading
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import duckdb
 
 from sfumato.errors import AfterRelease
 from sfumato.queries.made import ListedRows, MadeSelect, MadeUnion, PublicRows, ShownRows, public_rows
@@ -26,21 +33,10 @@ if TYPE_CHECKING:
     from sfumato.queries.made import Made, MadeKind, MadeOrder, MadeQuery, MadeWindow
 
 SECONDS = 10.0  # that a query over released rows may take
-PATIENCE = 0.05  # seconds between two attempts to stop it
-MEMORY = "512MiB"
-MOST_MADE_ROWS = 200_000  # that it may give
-MOST_LETTERS_MADE = 20_000_000  # in the texts of these rows
+AT_ONCE = 3  # queries that run at the same time; others wait
+MOST_MADE_ROWS = 200_000  # that a query may give
+MOST_SHOWN_IN_WINDOWS = 3_000  # rows whose windows can be told row by row: each may hold all of them
 LONGEST_VALUE, LONGEST_QUERY = 20_000, 300_000  # letters of what is printed
-_SETTINGS: dict[str, Any] = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-    "memory_limit": MEMORY,
-    "threads": "1",
-    "lock_configuration": "true",
-}
 _TYPES: dict[MadeKind, str] = {
     "integer": "BIGINT",
     "number": "DOUBLE",
@@ -50,6 +46,15 @@ _TYPES: dict[MadeKind, str] = {
     "timestamp": "TIMESTAMP",
     "interval": "INTERVAL",
     "null": "INTEGER",
+}
+_WHY = {
+    "time": f"it takes longer than {SECONDS:g} seconds",
+    "memory": "it needs too much memory",
+    "range": "a number in it becomes too large",
+    "several": "a subquery that must give one value gives several",
+    "types": "its values do not fit together",
+    "rows": f"it has more than {MOST_MADE_ROWS:,} rows, or too many values in all",
+    "letters": "its texts are too long",
 }
 
 
@@ -71,73 +76,117 @@ def made(
 ) -> list[tuple[Any, ...]]:
     """The rows of a query over shown rows and those of public tables: its columns, then the hidden ones.
 
-    None of them if it is only to be checked.
+    None of them if it is only to be checked. Where hidden ones would be too many, they are left out.
     """
-    with duckdb.connect(":memory:", config=_SETTINGS) as engine:
-        done = threading.Event()
-        watch = threading.Thread(target=_interrupted, args=(engine, done, seconds), daemon=True)
-        try:
-            for number, table in enumerate(tables):
-                _fill(engine, f"q{number}", table)
-            for number, table in enumerate(public):
-                _fill(engine, f"p{number}", table)
-            watch.start()
-            told = printed(query)
-            cursor = engine.execute(f"SELECT * FROM ({told}) LIMIT 0" if is_check else told)
-            rows = _fetched(cursor)
-        except (duckdb.Error, MemoryError) as error:
-            raise AfterRelease(_why(error)) from None
-        finally:
-            done.set()
-            if watch.is_alive():  # nobody may interrupt an engine that is closed
-                watch.join()
+    told, count = printed(query), sum(len(each.columns[0]) if each.columns else 0 for each in tables)
+    given = [
+        _filled(f"{name}{i}", each)
+        for name, some in (("q", tables), ("p", public))
+        for i, each in enumerate(some)
+    ]
+    alone = f"SELECT {_columns(len(query.columns))} FROM ({told})"
+    if is_check:
+        told = f"SELECT * FROM ({told}) LIMIT 0"
+    elif query.hidden and count > MOST_SHOWN_IN_WINDOWS and " list(" in told:
+        told = alone
+    word, rows = CONFINED.run({"tables": given, "sql": told, "most": MOST_MADE_ROWS}, seconds)
+    if word in ("rows", "letters", "memory", "time") and query.hidden and told != alone and not is_check:
+        word, rows = CONFINED.run({"tables": given, "sql": alone, "most": MOST_MADE_ROWS}, seconds)
+    if word != "made":
+        raise AfterRelease(_WHY[word])
     return [tuple(map(_plain, row)) for row in rows]
 
 
-def _interrupted(engine: duckdb.DuckDBPyConnection, done: threading.Event, seconds: float) -> None:
-    """Stop an engine that takes too long: again and again, since it forgets that while it plans."""
-    if not done.wait(seconds):
-        while not done.wait(PATIENCE):
-            engine.interrupt()
-
-
-def _fetched(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """The rows, in parts: so much of them as may be held."""
-    rows: list[tuple[Any, ...]] = []
-    letters = 0
-    while part := cursor.fetchmany(1000):
-        rows += part
-        letters += sum(len(each) for row in part for each in row if isinstance(each, (str, list)))
-        if len(rows) > MOST_MADE_ROWS:
-            raise AfterRelease(f"it has more than {MOST_MADE_ROWS:,} rows")
-        if letters > MOST_LETTERS_MADE:
-            raise AfterRelease("its texts are too long")
-    return rows
-
-
-def _why(error: Exception) -> str:
-    """What went wrong, in words; it depends on released rows alone."""
-    if isinstance(error, duckdb.InterruptException):
-        return f"it takes longer than {SECONDS:g} seconds"
-    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
-        return f"it needs more than {MEMORY} of memory"
-    if isinstance(error, duckdb.OutOfRangeException):
-        return "a number in it becomes too large"
-    if "More than one row" in str(error):
-        return "a subquery that must give one value gives several"
-    return "its values do not fit together"
-
-
-def _fill(engine: duckdb.DuckDBPyConnection, name: str, table: ShownTable) -> None:
+def _filled(name: str, table: ShownTable) -> tuple[str, list[str], list[list[Any]]]:
     kinds = [_type(kind, values) for kind, values in zip(table.kinds, table.columns, strict=True)]
-    names = [f"c{i} {kind}" for i, kind in enumerate(kinds)]
-    engine.execute(f"CREATE TABLE {name} ({', '.join(['r0 BIGINT', *names])})")
-    count = len(table.columns[0]) if table.columns else 0
-    if count:
-        lists = [f"unnest(CAST(? AS {kind}[]))" for kind in kinds]
-        given = [list(values) for values in table.columns]
-        rows = "unnest(CAST(? AS BIGINT[]))"
-        engine.execute(f"INSERT INTO {name} SELECT {', '.join([rows, *lists])}", [list(range(count)), *given])
+    return name, kinds, [list(values) for values in table.columns]
+
+
+@dataclass(slots=True)
+class Confinement:
+    """The processes in which queries over released rows run: started when they are needed, and kept."""
+
+    idle: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
+
+    def run(self, job: dict[str, Any], seconds: float) -> tuple[str, Any]:
+        """The rows of a job, or one word for why there are none."""
+        with self.turns:
+            process, told = self._taken(), None
+            try:
+                told = _asked(process, pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL), seconds)
+            finally:
+                if told is None:  # what it still says would be taken for the next answer
+                    _end(process)
+            if told is None:
+                return ("time" if process.returncode == -signal.SIGALRM else "memory"), None
+            with self.lock:
+                self.idle.append(process)
+            return told
+
+    def _taken(self) -> subprocess.Popen[bytes]:
+        with self.lock:
+            while self.idle:
+                process = self.idle.pop()
+                if process.poll() is None:
+                    return process
+                _end(process)
+        script = str(Path(__file__).with_name("confined.py"))
+        return subprocess.Popen(
+            [sys.executable, "-I", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/"
+        )
+
+    def end(self) -> None:
+        """End all that wait for something to do."""
+        with self.lock:
+            for process in self.idle:
+                _end(process)
+            self.idle.clear()
+
+    def forked(self) -> None:
+        """In a copy of this process: they belong to the one that started them."""
+        for process in self.idle:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.returncode = 0  # it is not waited for here
+        self.idle, self.lock = [], threading.Lock()
+        self.turns = threading.Semaphore(AT_ONCE)
+
+
+def _asked(process: subprocess.Popen[bytes], job: bytes, seconds: float) -> tuple[str, Any] | None:
+    """What a process answers; nothing if it ended."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(struct.pack("!Qf", len(job), seconds) + job)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return None
+    head = process.stdout.read(8)
+    if len(head) < 8:
+        return None
+    (size,) = struct.unpack("!Q", head)
+    body = process.stdout.read(size)
+    if len(body) < size:
+        return None
+    word, rows = pickle.loads(body)  # from our own process, of released rows
+    return word, rows
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # what was not sent is lost
+                pipe.close()
+    process.wait()
+
+
+CONFINED = Confinement()
+os.register_at_fork(after_in_child=CONFINED.forked)
+atexit.register(CONFINED.end)
 
 
 def _type(kind: MadeKind, values: Sequence[Any]) -> str:
@@ -211,7 +260,7 @@ class _MadePrinter:
             given = ", ".join(
                 self.cast(each, kind) if each.kind != "interval" else self.value(each) for each in parts
             )
-            return f"SELECT unnest(generate_series({given})) AS c0"
+            return f"SELECT c0 FROM generate_series({given}) AS g(c0) LIMIT {MOST_MADE_ROWS + 1}"
         kinds = [_TYPES[column.kind] for column in query.columns]
         rows = []
         for row in query.rows:
