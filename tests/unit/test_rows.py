@@ -64,7 +64,6 @@ z = { type = "text", keys = ["u", "v"] }
         ("SELECT COUNT(*) FROM a JOIN b ON pid = who", "integer and text"),
         ("SELECT COUNT(*) FROM a JOIN b ON a.x = b.x", "two people"),
         ("SELECT COUNT(*) FROM a AS s JOIN a AS t ON s.pid = s.pid", "two people"),
-        ("SELECT COUNT(*) FROM a AS s JOIN a AS t ON s.id = t.id", "two people"),
         (
             "SELECT COUNT(*) FROM a AS s LEFT JOIN a AS t ON s.pid = t.pid JOIN a AS r ON t.pid = r.pid",
             "two people",

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Uses
-from sfumato.queries.measures import Distinct, Moments, PersonCount, Sum
+from sfumato.queries.measures import Distinct, DistinctSum, Moments, PersonCount, Sum
 from sfumato.queries.plan import Compared
 from sfumato.queries.relations import Scan
 from sfumato.queries.shown import (
@@ -152,6 +152,8 @@ def _cells(measure: Measure, at: Mapping[Scalar, tuple[Fraction, Fraction]]) -> 
             return [Fraction(EXAMPLE * measure.whole)]
         case Distinct():
             return [Fraction(EXAMPLE)]
+        case DistinctSum(_, clamp):
+            return [Fraction(EXAMPLE * (clamp.least + clamp.most), 2)]
     return [Fraction(0)] * measure.places  # what is chosen by it is no arithmetic
 
 

@@ -23,7 +23,7 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.folding import AGGREGATES, NOTHING, ONE
+from sfumato.queries.folding import NOTHING, ONE
 from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
@@ -32,7 +32,8 @@ from sfumato.queries.rewrite import Rewriting, grouping, rewrite
 from sfumato.queries.rows import FromReader
 from sfumato.queries.scopes import Scope, grouped, positional
 from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, KeyOf, Number
-from sfumato.queries.syntax import Node, Text, bare, word
+from sfumato.queries.spelling import instead_of
+from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -115,12 +116,9 @@ class Asking:
         self.keys, sets = self.read_keys(relation)
         private = any(key.values is None for key in self.keys)
         size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
-        if size > MOST_GROUPS:
-            text.refuse(select["group"], f"the keys form {size} groups", f"Stay below {MOST_GROUPS}.")
         aggregates = self.aggregates()
         if not aggregates:
-            advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
-            text.refuse(select, "the query has no aggregate", advice)
+            self.refuse_rows()
         self.rewriting = self.rewritten(aggregates, relation, size)
         if private and not any(isinstance(each, Selected) for each in self.rewriting.measures):
             self.rewriting = Rewriting((Selected(KEYS_PER_PERSON), *self.rewriting.measures))
@@ -142,7 +140,7 @@ class Asking:
 
     def below(self, rows: FromReader, named: dict[str, Node]) -> tuple[Plan, list[Aggregate]]:
         """The question that stands below what is shown: with keys k0, ... and aggregates a0, ..."""
-        select, text, self.is_below = self.select, self.text, True
+        select, self.is_below = self.select, True
         kept = {
             name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")
         }
@@ -152,9 +150,7 @@ class Asking:
         for node in self.measured():
             found.setdefault(self.aggregate(node), node)
         if not found and not self.keys:
-            advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
-            text.refuse(select, "the query has no aggregate", advice)
-        self.check_size()
+            self.refuse_rows()
         private = any(key.values is None for key in self.keys)
         size = 0 if private else math.prod(len(key.values or ()) for key in self.keys)
         self.rewriting = self.rewritten(found, relation, size) if found else Rewriting(())
@@ -185,14 +181,6 @@ class Asking:
         for each in self.select.nodes("windows"):
             yield from _added_up(each)
 
-    def check_size(self) -> None:
-        """Refuse more public groups than can be shown."""
-        size = math.prod(len(key.values or ()) for key in self.keys if key.values is not None)
-        if size > MOST_GROUPS and all(key.values is not None for key in self.keys):
-            self.text.refuse(
-                self.select["group"], f"the keys form {size} groups", f"Stay below {MOST_GROUPS}."
-            )
-
     def key_index(self, node: Node) -> int | None:
         """Which key a node spells out, if it does."""
         inner = bare(node)
@@ -215,6 +203,15 @@ class Asking:
         self.reader.find(node, self.scope)
         advice = f"Rows are never shown. Write COUNT({node.name}), or GROUP BY {node.name}."
         self.text.refuse(node, f"{node.name} is neither grouped by nor aggregated", advice)
+
+    def refuse_rows(self) -> NoReturn:
+        """Refuse a query without an aggregate, or with one that is not known."""
+        for item in self.select.nodes():
+            for node in item.walk():
+                if (told := instead_of(node)) is not None:
+                    self.text.refuse(node, *told)
+        advice = "Add COUNT(*), COUNT(x), SUM(x) or AVG(x): only aggregates over many rows are released."
+        self.text.refuse(self.select, "the query has no aggregate", advice)
 
     def rewritten(self, aggregates: dict[Aggregate, Node], relation: Relation, size: int) -> Rewriting:
         try:
@@ -273,6 +270,7 @@ class Asking:
                     continue
                 self.text.refuse(target, "GROUP BY names this twice", "Name it once.")
             keys.append(key)
+        _hide_largest(keys)
         if listed is not None:
             return tuple(keys), tuple(dict.fromkeys(self.set_of(each, keys) for each in spelled))
         return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
@@ -315,9 +313,7 @@ class Asking:
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
         if values == ():
             self.text.refuse(node, "there is no value to group by", "Group by something else.")
-        if values is None and found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
-            found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
-        return Key(found, values)
+        return _private(found) if values is None else Key(found, values)
 
     # Aggregates ---------------------------------------------------------------------------------------
 
@@ -370,8 +366,14 @@ class Asking:
             text.refuse(
                 node, f"{word(node)} would reveal something about single people", "Write COUNT_IF(condition)."
             )
+        if node.kind == "Sum" and inner_node.kind == "Distinct" and len(inner_node.nodes()) == 1:
+            text.allow(inner_node)
+            return Aggregate("distinct sum", (self.number(inner_node.nodes()[0], condition, node),))
         if inner_node.kind == "Distinct":
             text.refuse(node, f"DISTINCT is not supported in {word(node)}", "Write it without DISTINCT.")
+        if (since := self.since(node)) is not None:
+            found = self.moment(node, since, condition)
+            return Aggregate("quantile", (found,), Fraction(node.kind == "Max"))
         if node.kind in ("Min", "Max", "Median"):
             rank = {"Min": Fraction(0), "Max": Fraction(1), "Median": Fraction(1, 2)}[node.kind]
             return Aggregate("quantile", (self.number(inner_node, condition, node),), rank)
@@ -434,6 +436,31 @@ class Asking:
             there.append(call(each, "not", missing))
         found = call(node, "concat", *parts)
         return self.only_if(self.reader.all_of(node, there, "and"), found, node) if skip else found
+
+    def since(self, node: Node) -> Constant | None:
+        """For MIN and MAX of a date or a timestamp: the moment from which it is counted, its lower bound."""
+        node = node.this if node.kind == "Filter" else node
+        if node.kind not in ("Min", "Max") or node.this.kind == "Distinct":
+            return None
+        domain = self.reader.raw(node.this, self.scope).domain
+        if domain.kind not in ("date", "timestamp"):
+            return None
+        if domain.since is None or domain.until is None:
+            advice = f"Ask the owner for its bounds (low, high), or count by day: GROUP BY {word(node.this)}"
+            told = f"this {domain.kind} has no bounds, so one person could change the result without limit"
+            self.text.refuse(node, told, advice)
+        if not self.is_below:
+            self.text.refuse(node, f"{word(node)} of a {domain.kind} is made of what is released", "")
+        start = domain.since
+        if domain.kind == "timestamp":
+            start = datetime.datetime(start.year, start.month, start.day)
+        return constant(start, domain.kind)
+
+    def moment(self, node: Node, since: Constant, condition: Scalar | None) -> Scalar:
+        """A date or a timestamp as days, or seconds, since then."""
+        unit = constant("day" if since.domain.kind == "date" else "second", "text")
+        found = self.reader.call(node, "diff", unit, since, self.reader.raw(node.this, self.scope))
+        return self.only_if(condition, found, node)
 
     def within_group(self, node: Node, condition: Scalar | None) -> Aggregate:
         inner, order = node.this, node.expression
@@ -521,6 +548,8 @@ class Asking:
             self.text.refuse(node, "* would show rows", _ROWS)
         if node.kind == "Column":
             self.refuse_column(node)
+        if (told := instead_of(node)) is not None:
+            self.text.refuse(node, *told)
         return self.text.refuse(
             node, f"{word(node)} is not supported in SELECT", "Use keys, numbers and aggregates."
         )
@@ -629,6 +658,21 @@ class Asking:
             return None
         self.text.allow(node)
         return whole_number(node.expression, "LIMIT", self.text)
+
+
+def _hide_largest(keys: list[Key]) -> None:
+    """Where public keys form more groups than are shown, the largest is treated as a private one: only groups
+    of enough people are shown."""
+    while math.prod(len(key.values) for key in keys if key.values is not None) > MOST_GROUPS:
+        largest = max(keys, key=lambda key: len(key.values or ()))
+        keys[keys.index(largest)] = _private(largest.expression)
+
+
+def _private(found: Scalar) -> Key:
+    """A key without public values."""
+    if found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
+        found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
+    return Key(found, None)
 
 
 def _set_of(node: Node) -> list[Node]:

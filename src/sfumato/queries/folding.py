@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.cells import CAP
 from sfumato.queries.columns import finest_grid
-from sfumato.queries.expressions import Domain, Unusable, bounds, constant, grid_of
-from sfumato.queries.relations import Folded
+from sfumato.queries.domains import call
+from sfumato.queries.expressions import Domain, Field, Unusable, bounds, constant, grid_of, possible
+from sfumato.queries.reading import is_own
+from sfumato.queries.relations import UNIT, Fold, Folded, Union
 from sfumato.queries.syntax import word
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.reading import Reader
     from sfumato.queries.relations import Relation, Total
-    from sfumato.queries.scopes import Scope
+    from sfumato.queries.scopes import FromItem, Scope
     from sfumato.queries.syntax import Node
 
 _FOLDS: dict[str, Total] = {
@@ -31,12 +35,6 @@ _FOLDS: dict[str, Total] = {
     "CountIf": "count",
 }
 ONE, NOTHING = constant(1, "integer"), constant(None, "integer")
-AGGREGATES = {
-    *_FOLDS,
-    *("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp", "CovarPop", "CovarSamp", "Corr"),
-    *("Median", "Mode", "PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"),
-    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct", "AnyValue"),
-}
 
 
 def one_fold(reader: Reader, node: Node, scope: Scope, relation: Relation) -> tuple[Folded, Domain]:
@@ -117,3 +115,40 @@ def fold_domain(reader: Reader, node: Node, function: Total, value: Scalar | Non
     held = "" if reader.text.reading == 1 else of.held
     found = Domain(of.kind, low, high, of.exponent, scale=of.scale, held=held)
     return found if found.adds_exactly else replace(found, scale=None)
+
+
+def on_both_sides(
+    left: FromItem, right: FromItem, number: Callable[[], int]
+) -> tuple[Relation, Field, list[dict[str, Scalar]]]:
+    """FULL JOIN on the person of two sides that have one row for every person: the people of either.
+
+    The rows of both are put below each other, with nothing in the columns of the other side, and folded by
+    person. So nobody has more than one row, and it is made of that person's rows alone. Besides the rows this
+    gives the person, and the columns of both sides: those that name the person are missing where the side is.
+    """
+    below, above = number(), number()
+    listed: list[tuple[Scalar, Scalar]] = []
+    folds: list[Folded] = []
+
+    def folded(each: Scalar, at: int) -> Field:
+        domain = replace(each.domain, required=False, tuned=None, keys=possible(each))
+        nothing = constant(None, domain.kind)
+        folds.append(
+            Folded("any" if domain.kind == "boolean" else "min", Field(f"t{below}.{len(folds)}", domain))
+        )
+        listed.append((each, nothing) if at == 0 else (nothing, each))
+        return Field(f"t{above}.{len(folds) - 1}", domain)
+
+    unit = next(each for each in left.columns.values() if is_own(each))
+    assert isinstance(unit, Field)
+    person = Field(f"t{above}.{UNIT}", unit.domain, "own", unit.origin)
+    found: list[dict[str, Scalar]] = []
+    for at, side in enumerate((left, right)):
+        is_there = call("=", folded(ONE, at), ONE)
+        own = call("case", is_there, person, constant(None, person.domain.kind))
+        found.append({name: own if is_own(each) else folded(each, at) for name, each in side.columns.items()})
+    parts = tuple(
+        (side.relation, tuple(pair[at] for pair in listed)) for at, side in enumerate((left, right))
+    )
+    kinds = tuple(each.domain.kind for each, _ in listed)
+    return Fold(above, Union(below, parts, kinds), (), tuple(folds)), person, found

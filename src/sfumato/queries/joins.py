@@ -212,8 +212,11 @@ class _Written:
                 continue
             made = self.join(node, join, nodes[:-1])
             for each in made.nodes("using"):
-                first = next(one for one in nodes if each.name.lower() in map(str.lower, self.columns(one)))
-                sides = [_column(one, each) for one in (first, node)]
+                having = [one for one in nodes if each.name.lower() in map(str.lower, self.columns(one))]
+                if not any(one is node for one in having):
+                    known = [name for one in nodes for name in self.columns(one)]
+                    self.text.unknown("column", each.name, known, each)
+                sides = [_column(one, each) for one in (having[0], node)]
                 conditions.append(
                     Node("EQ", {"this": sides[0], "expression": sides[1]}, each.start, each.end)
                 )

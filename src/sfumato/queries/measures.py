@@ -542,6 +542,70 @@ class Distinct(Histogram):
 
 
 @dataclass(frozen=True, slots=True)
+class DistinctSum(Histogram):
+    """The sum of different values, each added once, of at most `pairs` pairs of a group and a value a person.
+
+    A pair adds the value, clamped and on the grid: one person brings or takes along at most `pairs` of them.
+    """
+
+    name: ClassVar[str] = "distinct sum"
+    monotone: ClassVar[bool] = False
+    value: Scalar
+    clamp: Clamp
+    pairs: int
+
+    @property
+    def cells(self) -> int:
+        return 1
+
+    @property
+    def cap(self) -> int:
+        return self.pairs * max(abs(self.clamp.least), abs(self.clamp.most))
+
+    @property
+    def least(self) -> int:
+        return self.pairs * min(self.clamp.least, 0)
+
+    @property
+    def most(self) -> int:
+        return self.pairs * max(self.clamp.most, 0)
+
+    @property
+    def one(self) -> Fraction:
+        return self.clamp.step
+
+    @property
+    def reads(self) -> tuple[Scalar, ...]:
+        return (self.value,)
+
+    @property
+    def told(self) -> str:
+        return f"SUM(DISTINCT {spoken(self.value)})"
+
+    @property
+    def per_row(self) -> list[str]:
+        thing = f"different pairs of a group and {spoken(self.value)}"
+        each = _sentence(f"each {spoken(self.value)}", self.clamp)
+        return [each, f"of each person at most {self.pairs} {thing} are added"]
+
+    @property
+    def clamped(self) -> tuple[tuple[Scalar, Clamp | None], ...]:
+        return ((self.value, self.clamp),)
+
+    @property
+    def scaling(self) -> list[str]:
+        return [f"of each person at most {self.pairs} different values are added"]
+
+    @property
+    def form(self) -> dict[str, Any]:
+        return {"distinct sum": notation.scalar(self.value), "clamp": self.clamp.form, "pairs": self.pairs}
+
+    @classmethod
+    def read(cls, form: dict[str, Any], known: Known) -> Measure:
+        return cls(known(form["distinct sum"]), Clamp.read(form["clamp"]), form["pairs"])
+
+
+@dataclass(frozen=True, slots=True)
 class Selected(Histogram):
     """How many persons have a row in each group, each person counted in at most `groups` of them.
 
@@ -772,9 +836,10 @@ class Octaves(Histogram):
         return cls(value, clamp, form["centre"], form["nodes"])
 
 
-Measure = Moments | Sum | PersonCount | Distinct | Selected | Spread | Kinds | Octaves
+Measure = Moments | Sum | PersonCount | Distinct | DistinctSum | Selected | Spread | Kinds | Octaves
 KINDS: dict[str, type[Measure]] = {
-    kind.name: kind for kind in (Moments, Sum, PersonCount, Distinct, Selected, Spread, Kinds, Octaves)
+    kind.name: kind
+    for kind in (Moments, Sum, PersonCount, Distinct, DistinctSum, Selected, Spread, Kinds, Octaves)
 }
 
 

@@ -188,6 +188,20 @@ def apart(reader: RowReader, node: Node, unit: str, spent: Node, scope: Scope) -
     return found if unit == "day" else reader.call(node, "%", found, constant(24, "integer"))
 
 
+def length(reader: RowReader, node: Node, scope: Scope) -> Scalar:
+    """One moment less another, in microseconds: what is compared with an interval."""
+    values = [reader.value(each, scope) for each in (node.this, node.expression)]
+    kinds = {each.domain.kind for each in values}
+    if not kinds <= {"date", "timestamp"} or "timestamp" not in kinds:
+        told = "this difference is no length of time"
+        reader.text.refuse(node, told, "Compare dates in days: a - b <= 30; or DATE_DIFF('day', b, a) <= 30")
+    later_, earlier = (
+        each if each.domain.kind == "timestamp" else reader.call(node, "to timestamp", each)
+        for each in values
+    )
+    return reader.call(node, "diff", constant("microsecond", "text"), earlier, later_)
+
+
 def full_months(reader: RowReader, node: Node, a: Scalar, b: Scalar) -> Scalar:
     """How many full months lie between two dates; negative if the first is the earlier one."""
 

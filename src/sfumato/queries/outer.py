@@ -43,6 +43,7 @@ from sfumato.queries.madewords import (
     wider,
 )
 from sfumato.queries.shown import Arithmetic, Number, Released, Weighted
+from sfumato.queries.spelling import instead_of
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -171,6 +172,11 @@ class MadeReader:
                 for each in parts:
                     self.check(each, ("date", "timestamp", "text"), node)
                 return self.plain("diff", "integer", parts, text=unit)
+            case "LengthOfTime":
+                parts = [self.value(each, scope) for each in (node.expression, node.this)]
+                for each in parts:
+                    self.check(each, ("date", "timestamp"), node)
+                return self.plain("diff", "integer", parts, text="microsecond")
             case "Anonymous":
                 name = node.name.lower()
                 if name in ("date_part", "datepart") and len(node.nodes()) == 2:
@@ -181,7 +187,8 @@ class MadeReader:
             f"{node.name.upper()}()" if kind == "Anonymous" else ""
         )
         if found_function is None:
-            self.refuse(node, f"{word(node)} is not supported here", "Leave it out, or write it differently.")
+            told = f"{word(node)} is not supported here", "Leave it out, or write it differently."
+            self.refuse(node, *(instead_of(node) or told))
         return self.function(node, found_function, scope)
 
     def function(self, node: Node, listed: MadeFunction, scope: MadeScope) -> Made:

@@ -56,6 +56,7 @@ Name = Literal[
     "regr_r2",
     "people",
     "distinct",
+    "distinct sum",
     "quantile",
     "mode",
 ]
@@ -78,7 +79,7 @@ class Aggregate:
     @property
     def of_moments(self) -> bool:
         """Whether it is arithmetic on counts, sums and squares."""
-        return self.name not in ("people", "distinct", "quantile", "mode")
+        return self.name not in ("people", "distinct", "distinct sum", "quantile", "mode")
 
 
 # What is shown ---------------------------------------------------------------------------------------

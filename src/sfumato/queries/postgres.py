@@ -22,7 +22,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import QueryRefused
-from sfumato.queries.folding import AGGREGATES
 from sfumato.queries.pgtypes import (
     BOOLEAN,
     FLOAT8,
@@ -51,7 +50,7 @@ from sfumato.queries.pgwords import (
     TAKING,
 )
 from sfumato.queries.reading import DIGITS
-from sfumato.queries.syntax import ABOVE, ARGUMENTS, Missing, Node, Text, bare, word
+from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, bare, word
 from sfumato.queries.trees import (
     altered,
     anew,

@@ -98,7 +98,7 @@ def decisive(plan: Plan) -> Iterator[Scalar]:
     """The values that are grouped by, told apart or looked up, and the totals of a person that decide."""
     yield from (key.expression for key in plan.keys)
     for aggregate in plan.wanted:
-        if aggregate.name in ("distinct", "mode"):
+        if aggregate.name in ("distinct", "distinct sum", "mode"):
             yield from aggregate.values
     names, pending = deciding(plan), [plan.relation]
     while pending:
@@ -129,7 +129,7 @@ def _uses(plan: Plan) -> set[_Use]:
     """The columns and expressions of a question, each with whether it decides."""
     found = _of_values((key.expression for key in plan.keys), True)
     for aggregate in plan.wanted:
-        found |= _of_values(aggregate.values, aggregate.name in ("distinct", "mode"))
+        found |= _of_values(aggregate.values, aggregate.name in ("distinct", "distinct sum", "mode"))
     if not plan.wanted:
         found |= _of_values(plan.measured, True)
     pending = [plan.relation]

@@ -26,6 +26,7 @@ from sfumato.queries.expressions import (
 from sfumato.queries.functions import PARTS, UNITS, apply
 from sfumato.queries.precision import decides, decisive
 from sfumato.queries.scopes import FromItem, Scope
+from sfumato.queries.spelling import instead_of
 from sfumato.queries.syntax import Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Reader:
                 count = self.whole(node.expression, scope, 0, 1000)
                 return self.call(node, kind.lower(), self.value(node.this, scope), count)
             case "Substring":
-                start = self.whole(node.get("start"), scope, 1, 1000, default=1)
+                start = self._start(node.get("start"), scope)
                 length = self.whole(node.get("length"), scope, 0, 1000, default=1000)
                 return self.call(node, "substring", self.value(node.this, scope), start, length)
         return letters.read(self, node, scope) or self._moment(node, scope)
@@ -248,6 +249,8 @@ class Reader:
             return moments.monthname(self, node, scope, kind.lower())
         if kind == "LastDay":
             return moments.last_day(self, node, scope)
+        if kind == "LengthOfTime":
+            return moments.length(self, node, scope)
         if kind in _PART_OF:
             return self._part(node, _PART_OF[kind], node.this, scope)
         if kind == "Extract":
@@ -262,9 +265,8 @@ class Reader:
             unit = self._unit(node, units)
             later, earlier = self.value(node.this, scope), self.value(node.expression, scope)
             return self.call(node, "diff", unit, *self.alike([earlier, later], node))
-        return self.text.refuse(
-            node, f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
-        )
+        told = f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
+        return self.text.refuse(node, *(instead_of(node) or told))
 
     def _added(self, node: Node, scope: Scope) -> Scalar:
         """DATE_ADD(x, INTERVAL 1 DAY)."""
@@ -306,6 +308,18 @@ class Reader:
             or not low <= found.value <= high
         ):
             self.text.refuse(node, "a whole number is needed here", f"Write one from {low} to {high}.")
+        return found
+
+    def _start(self, node: Node | None, scope: Scope) -> Scalar:
+        """Where a part of a text begins: a number, or one that is found, STRPOS(x, '@') + 1."""
+        if node is None or bare(node).kind in ("Literal", "Neg"):
+            return self.whole(node, scope, 1, 1000, default=1)
+        found = self.value(node, scope)
+        low, high = found.domain.low, found.domain.high
+        is_near = low is not None and high is not None and low >= 1 and high <= 10_000
+        if found.domain.kind != "integer" or not is_near:
+            told = "the place where the text begins may be below 1, or is not known to be a whole number"
+            self.text.refuse(node, told, "Write a number, or for example: STRPOS(x, '@') + 1")
         return found
 
     def _case(self, node: Node, scope: Scope) -> Scalar:

@@ -26,16 +26,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from sfumato.queries.expressions import Call, Constant, Field, parts_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.declared import Kind
-    from sfumato.queries.expressions import Field, Scalar
+    from sfumato.queries.expressions import Scalar
 
-FEWEST_JOINED, MOST_JOINED = (
-    64,
-    1000,
-)  # rows of one person on one side of a join: as many as declared, within these
+FEWEST_JOINED, MOST_JOINED = 64, 1000  # rows of a person on one side of a join: as declared, within these
 PAIRS = 10**6  # rows that joins of tables of people make of one person's rows, at most
 UNIT = "u"  # what the column of the unit is called in every relation
 
@@ -109,6 +108,24 @@ class Where(Narrowed):
 
     relation: Relation
     condition: Scalar
+
+    @property
+    def first(self) -> int | None:
+        """How many rows of a person it keeps at most, where it asks for the first ones: ROW_NUMBER() <= 3."""
+        inner: Relation = self.relation
+        while isinstance(inner, Where | Among):
+            inner = inner.relation
+        if not isinstance(inner, Placed) or inner.within:
+            return None
+        numbers = {f"t{inner.number}.p{i}" for i, each in enumerate(inner.places) if each.said == "number"}
+        counts = [_most(part, numbers) for part in parts_of(self.condition)]
+        return min((count for count in counts if count is not None), default=None)
+
+    @property
+    def rows(self) -> int | None:
+        """Of one person, that weigh in full."""
+        rows, first = self.relation.rows, self.first
+        return rows if rows is None or first is None else min(rows, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +345,7 @@ def cuts(join: Join) -> dict[int, Cut]:
 
     Sides with one row for every person are left as they are, and so is one side beside them.
     """
-    sides = [side for side in sides_of(join) if not _has_one_row(side)]
+    sides = [side for side in sides_of(join) if not has_one_row(side)]
     wishes = {number_of(side): min(max(side.rows or 1, FEWEST_JOINED), MOST_JOINED) for side in sides}
     if len(sides) < 2:
         return {}
@@ -383,11 +400,23 @@ def number_of(relation: Relation) -> int:
     return relation.number
 
 
-def _has_one_row(relation: Relation) -> bool:
+def _most(part: Scalar, numbers: set[str]) -> int | None:
+    """How many different whole numbers above 0 a condition on one of these columns leaves."""
+    match part:
+        case Call("=" | "<=" | "<" as operator, (Field(name), Constant(int(value)))) if name in numbers:
+            return max(1 if operator == "=" else value - (operator == "<"), 1)
+        case Call("in", (Field(name), *listed)) if name in numbers:
+            return len(listed)
+    return None
+
+
+def has_one_row(relation: Relation) -> bool:
     """Whether there is at most one row for every person."""
     match relation:
+        case Where() if relation.first == 1:
+            return True
         case Where(inner) | Among(inner) | Placed(_, inner):
-            return _has_one_row(inner)
+            return has_one_row(inner)
         case Fold(_, _, by):
             return not by
     return False

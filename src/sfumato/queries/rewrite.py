@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries import notation
-from sfumato.queries.cells import Clamp
+from sfumato.queries.cells import CAP, Clamp
 from sfumato.queries.expressions import (
     Call,
     Constant,
@@ -29,7 +29,7 @@ from sfumato.queries.expressions import (
     fields,
     possible,
 )
-from sfumato.queries.measures import Distinct, Kinds, Measure, Moments, PersonCount, Spread, Sum
+from sfumato.queries.measures import Distinct, DistinctSum, Kinds, Measure, Moments, PersonCount, Spread, Sum
 from sfumato.queries.plan import Aggregate
 from sfumato.queries.relations import prefix, repeats
 from sfumato.queries.sensitivity import is_column
@@ -46,7 +46,7 @@ FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
 MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
-ORDER = (Distinct, Kinds, Moments, PersonCount, Spread, Sum)
+ORDER = (Distinct, DistinctSum, Kinds, Moments, PersonCount, Spread, Sum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,9 @@ class Rewriting:
                 i = self._find(
                     lambda m: isinstance(m, (Distinct, PersonCount)) and m.value == aggregate.values[0]
                 )
+                return Weighted(((self.measures[i].one, Released(i, 0)),))
+            case "distinct sum":
+                i = self._find(lambda m: isinstance(m, DistinctSum) and m.value == aggregate.values[0])
                 return Weighted(((self.measures[i].one, Released(i, 0)),))
             case "mode":
                 i = self._find(lambda m: isinstance(m, Kinds) and m.value == aggregate.values[0])
@@ -207,6 +210,12 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
                 found.append(PersonCount(each.values[0], min(cap, groups) if groups else cap))
             case "distinct":
                 found.append(Distinct(each.values[0], min(cap, MOST_PAIRS)))
+            case "distinct sum":
+                pairs, clamp = min(cap, MOST_PAIRS), _clamp(each.values[0], 1 << 40)
+                if pairs * max(abs(clamp.least), abs(clamp.most)) > CAP:
+                    told = "the sum of one person's different values could become too large"
+                    raise Unusable(told, "Divide the values, or bound them with LEAST.")
+                found.append(DistinctSum(each.values[0], clamp, pairs))
             case "quantile":
                 ranks.setdefault(each.values[0], []).append(each.rank)
             case "mode":

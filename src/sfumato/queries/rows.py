@@ -21,14 +21,25 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.folding import AGGREGATES, one_fold
+from sfumato.queries.folding import on_both_sides, one_fold
 from sfumato.queries.joins import NESTED, ONE_BY_ONE, as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
 from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
 from sfumato.queries.reading import Reader, equality, is_own, is_person
-from sfumato.queries.relations import Among, Fold, Folded, Join, Owner, Relation, Scan, Union, prefix
+from sfumato.queries.relations import (
+    Among,
+    Fold,
+    Folded,
+    Join,
+    Owner,
+    Relation,
+    Scan,
+    Union,
+    has_one_row,
+    prefix,
+)
 from sfumato.queries.scopes import FromItem, Scope, grouped
-from sfumato.queries.syntax import Node, Text, bare, word
+from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,6 +313,8 @@ class FromReader:
         text = self.text
         text.allow(node)
         side, kind = node.text("side").upper(), node.text("kind").upper()
+        if side == "FULL" and kind in ("", "OUTER"):
+            return self.full(node, sources, self.source(node.this, named))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
             advice = "Write JOIN ... ON, or LEFT JOIN ... ON with the table of people on the left."
             text.refuse(node, f"{side or kind} JOIN is not supported", advice)
@@ -318,6 +331,31 @@ class FromReader:
         if outer:
             right = replace(right, columns={name: _maybe(each) for name, each in right.columns.items()})
         return relation, [*sources, right]
+
+    def full(self, node: Node, sources: list[FromItem], right: FromItem) -> tuple[Relation, list[FromItem]]:
+        """FULL JOIN on the person, of two sides that have one row for every person."""
+        text, left = self.text, sources[0]
+        if left.alias.lower() == right.alias.lower():
+            text.refuse(node, f"{right.alias} is named twice", "Give one of them another name: JOIN t AS b")
+        is_one = len(sources) == 1 and all(map(has_one_row, (left.relation, right.relation)))
+        pair = equality(self.on(node, sources, right, Scope((left, right)))) if is_one else None
+        if pair is None or not all(map(is_own, pair)) or not _across(pair, numbers_of(right.relation)):
+            advice = "Join two subqueries with GROUP BY the person, first in FROM, on the person alone."
+            text.refuse(
+                node.this, "which rows of this FULL JOIN have no partner depends on everybody", advice
+            )
+        if unit_kind(left.relation) != unit_kind(right.relation):
+            told = "the tables identify people by different types"
+            text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
+        relation, person, columns = on_both_sides(left, right, lambda: self.number(node))
+        using = {each.name: person for each in node.nodes("using")}
+        merged = frozenset(name.lower() for name in using)
+        shared = [FromItem("", dict(using), relation)] if using else []
+        sides = [
+            replace(side, columns=own, relation=relation, merged=merged)
+            for side, own in zip((left, right), columns, strict=True)
+        ]
+        return relation, [*shared, *sides]
 
     def projected(self, node: Node, right: FromItem) -> FromItem:
         """The right side of LEFT JOIN with its computed columns made before the join: where there is no

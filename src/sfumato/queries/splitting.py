@@ -51,8 +51,8 @@ from sfumato.queries.shape import (
     scalars_in,
 )
 from sfumato.queries.shown import KeyOf
+from sfumato.queries.spelling import plainly
 from sfumato.queries.syntax import Node, Text, word
-from sfumato.queries.trees import one_quantile_each
 
 if TYPE_CHECKING:
     from sfumato.queries.asking import Measuring
@@ -69,7 +69,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
     whose aggregates are measured so."""
     while tree.kind in ("Subquery", "Paren") and tree.get("alias") is None and not tree.nodes("joins"):
         tree = tree.this
-    tree = one_quantile_each(tree)
+    tree = plainly(tree)
     splitter = Splitter(text, measuring, part, top=tree)
     if tree.kind not in ("Select", *_SETS) or splitter.level(tree, {}) not in ("released", "listed"):
         return asking.ask(tree, text, measuring)
@@ -255,7 +255,12 @@ class Splitter:
 
         def known(node: Node, scope: MadeScope) -> Made | None:
             if asking.is_aggregate(node):
-                return shown(f"a{aggregates.index(found.aggregate(node))}")
+                column = shown(f"a{aggregates.index(found.aggregate(node))}")
+                since = found.since(node)
+                if since is None:
+                    return column
+                kind = since.domain.kind  # MIN of a date: so many days after its lower bound
+                return Made("since", kind, (column,), str(since.value), noisy=True)
             if any(True for _ in added_up(node)) or any(each.kind == "Window" for each in node.walk()):
                 return None
             index = found.key_index(node)

@@ -71,6 +71,7 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
             raise SyntaxRefused(told, "Write exactly one SELECT.", sql=sql)
         found = _node(statements[0], 0)
         if found is not None:
+            _call_as_typed(found, spelled)
             return found if spelled == sql else _with_values(found, sql)
     except ParseError as error:
         raise _syntax(sql, spelled, error) from None
@@ -265,6 +266,14 @@ def _called(tree: exp.Expr) -> str:
     if isinstance(tree, exp.Func) and not isinstance(tree, (exp.Cast, exp.Case)):
         return f"the function {type(tree).sql_name()}()"
     return ""
+
+
+def _call_as_typed(tree: Node, sql: str) -> None:
+    """Functions are called as they were typed: BOOL_OR(), not LOGICAL_OR()."""
+    for node in tree.walk():
+        typed = sql[node.start : node.end + 1] if node.called and node.start >= 0 else ""
+        if re.fullmatch(r"[A-Za-z_]\w*", typed):
+            node.called = f"the function {typed.upper()}()"
 
 
 def _chain(tree: exp.Expr, depth: int) -> Node | None:

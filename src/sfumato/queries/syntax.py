@@ -121,6 +121,12 @@ def bare(node: Node) -> Node:
     return node
 
 
+AGGREGATES = {  # nodes by which rows are added up
+    *("Count", "CountIf", "Sum", "Avg", "Min", "Max", "AnyValue", "LogicalOr", "LogicalAnd"),
+    *("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp", "CovarPop", "CovarSamp", "Corr"),
+    *("Median", "Mode", "PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"),
+    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct"),
+}
 _CHAIN = frozenset({"this", "expression"})
 _ONE = frozenset({"this"})
 # What each node may carry; anything else that is not empty is a refusal.
@@ -208,6 +214,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     **dict.fromkeys(("CurrentDate", "CurrentTimestamp"), frozenset({"sysdate"})),
     "DateAdd": _CHAIN | {"unit"},
     "ToDays": _ONE,
+    "LengthOfTime": _CHAIN,  # one moment less another, where it is compared with an interval
     "TimeToStr": {"this", "format"},
     "Monthname": {"this"},
     "Dayname": {"this"},
@@ -304,6 +311,7 @@ ABOVE: dict[str, frozenset[str] | set[str]] = {
 # What to call a node or an argument in a message, where its own name would not do.
 _CALLED = {
     "Ordered": "ORDER BY",
+    "LengthOfTime": "the difference",
     "Window": "OVER",
     "SimilarTo": "SIMILAR TO",
     "Pow": "raising to a power (^, POWER)",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sfumato.queries.folding import AGGREGATES
-from sfumato.queries.syntax import Node, bare
+from sfumato.queries.syntax import AGGREGATES, Node, bare
 
 
 def altered(node: Node, **changed: Node | list[Node] | str | bool | None) -> Node:
@@ -20,6 +19,11 @@ def anew(node: Node, kind: str, **arguments: Node | list[Node] | str | bool) -> 
     """Another node in the place of one."""
     start, end = node.span or (-1, 0)
     return Node(kind, arguments, start, end - 1, node.called)
+
+
+def literal(node: Node, number: str) -> Node:
+    """A number in the place of a node."""
+    return anew(node, "Literal", this=number, is_string=False)
 
 
 def folded(node: Node) -> Node:
@@ -47,7 +51,7 @@ def in_last_decimals(node: Node, scale: int) -> Node:
     """A decimal in units of its last one."""
     if not scale:
         return node
-    ten = anew(node, "Literal", this=str(10**scale), is_string=False)
+    ten = literal(node, str(10**scale))
     product = anew(node, "Paren", this=anew(node, "Mul", this=anew(node, "Paren", this=node), expression=ten))
     if scale <= FEW_DECIMALS:
         return product
@@ -71,7 +75,7 @@ def number_of(node: Node) -> Decimal | None:
 
 def written(node: Node, number: Decimal) -> Node:
     """A whole number as a literal."""
-    found = anew(node, "Literal", this=str(abs(int(number))), is_string=False)
+    found = literal(node, str(abs(int(number))))
     return anew(node, "Neg", this=found) if number < 0 else found
 
 

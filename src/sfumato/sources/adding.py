@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sfumato.queries.cells import CAP, Counted, Listed, Powers, Seen, Steps
 from sfumato.queries.expressions import Call
 from sfumato.queries.measures import Measure, Sum
-from sfumato.queries.relations import Scan, Where
+from sfumato.queries.relations import Scan, Where, has_one_row
 from sfumato.sources import work
 from sfumato.sources.copy import ROWS
 from sfumato.sources.relations import Lowering
@@ -249,6 +249,12 @@ class Adding:
             total = apply("+", total, term, type="i128")
         return total
 
+    @property
+    def is_single(self) -> bool:
+        """Whether every person has one row at most, which no cap cuts: then rows are added up as they are."""
+        cut = any(isinstance(each, Sum) and each.limit is not None for each in self.measures)
+        return has_one_row(self.plan.relation) and not cut
+
     def piece(self, piece: Piece) -> Expression:
         """A count or a sum, by the total that it is found in."""
         match piece:
@@ -259,6 +265,8 @@ class Adding:
                     return self.totals.of("count", when(all_known, bare(1), work.ConstantValue(None, "i64")))
                 return self.totals.of("count", known[0]) if known else self.totals.of("count")
             case Seen(value):
+                if self.is_single:  # of several people
+                    return self.piece(Counted(() if value is None else (value,)))
                 if value is None:
                     return bare(1)
                 return when(above(self.piece(Counted((value,))), 0), bare(1), bare(0))

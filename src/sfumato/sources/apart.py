@@ -452,6 +452,14 @@ def _literal(_: _MadePrinter, made: Made) -> str:
     return "'" + made.text.replace("'", "''") + "'"
 
 
+def _since(printer: _MadePrinter, made: Made) -> str:
+    """A moment so many days, or seconds, after another."""
+    count = printer.value(made.parts[0])
+    if made.kind == "date":
+        return f"(DATE '{made.text}' + CAST({count} AS INTEGER))"
+    return f"(TIMESTAMP '{made.text}' + to_seconds(CAST({count} AS BIGINT)))"
+
+
 def _two(form: str) -> Any:
     def printed_(printer: _MadePrinter, made: Made) -> str:
         a, *others = printer.alike(made.parts)
@@ -485,6 +493,7 @@ _PRINTED: dict[str, Any] = {
     "round even": lambda p, made: f"round_even({p.value(made.parts[0])}, 0)",
     "trunc": _MadePrinter.trunc,
     "diff": _MadePrinter.diff,
+    "since": _since,
     "part": lambda p, made: f"date_part('{made.text}', {p.value(made.parts[0])})",
     "aggregate": _MadePrinter.aggregate,
     "aggregate distinct": _MadePrinter.aggregate,

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.queries.cells import PARTS
-from sfumato.queries.measures import Distinct, Moments, Octaves, Selected
+from sfumato.queries.measures import Distinct, DistinctSum, Moments, Octaves, Selected
 from sfumato.sources import work
 from sfumato.sources.adding import ZERO, Adder, Adding, above, any_of, less
 from sfumato.sources.relations import is_plain
-from sfumato.sources.values import bare, integer, when
+from sfumato.sources.values import bare, integer, on_grid, when
 from sfumato.sources.work import (
     ColumnValue,
     EngineQuery,
@@ -92,12 +92,12 @@ def _flat(plan: Plan) -> list[int]:
 
 def _query(plan: Plan, measures: list[int], copy: Copy | None, hashed: str) -> EngineQuery:
     first = plan.measures[measures[0]]
-    if isinstance(first, Distinct):
+    if isinstance(first, (Distinct, DistinctSum)):
         return _Forms(plan, [first], copy, hashed).distinct(first)
     if isinstance(first, Octaves):
         return _Forms(plan, [], copy, hashed).octaves(first)
     rows = _Forms(plan, [plan.measures[i] for i in measures], copy, hashed)
-    if not plan.relation.by_person:
+    if not plan.relation.by_person or rows.is_single:
         return rows.by_row()
     return rows.split() if rows.is_split else rows.persons()
 
@@ -382,15 +382,15 @@ class _Forms(Adding):
 
     # Measures of their own ----------------------------------------------------------------------------
 
-    def distinct(self, measure: Distinct) -> EngineQuery:
-        """How many different values there are in each group, of few pairs a person."""
+    def distinct(self, measure: Distinct | DistinctSum) -> EngineQuery:
+        """How many different values there are in each group, of few pairs a person; or their sum."""
         found = self.value(measure.value)
         x = self.named(found)
         self.narrow(there(found))
         rows = self.placed(self.rows, self.raw)
         places = self.places(self.raw)
         if not self.plan.relation.by_person:
-            return self.different(self.chosen(rows, self.hidden), places, x)
+            return self.different(measure, self.chosen(rows, self.hidden), places, x)
         own = self.own(places)
         keys = (("u", self.whose()), *own, ("x", x))
         pairs = work.Group("q", rows, keys)
@@ -406,13 +406,21 @@ class _Forms(Adding):
         at: list[Expression] = [ColumnValue("p", name, "i64") for name in self.names]
         if self.hidden:
             at[0] = self.raw[0]
-        return self.different(shown_rows, at, ColumnValue("p", "x", x.type))
+        return self.different(measure, shown_rows, at, ColumnValue("p", "x", x.type))
 
-    def different(self, rows: work.Rows, places: Sequence[Expression], x: Expression) -> EngineQuery:
-        """How many different values there are in each group of some rows."""
+    def different(
+        self, measure: Distinct | DistinctSum, rows: work.Rows, places: Sequence[Expression], x: Expression
+    ) -> EngineQuery:
+        """How many different values there are in each group of some rows; or each of them once, added up."""
         keys = self.positions(places) if places else ()
-        group = work.Group("q", rows, keys, (("c0", Totals("distinct", x)),))
-        return self.query(self.added(group, 1))
+        if isinstance(measure, Distinct):
+            group = work.Group("q", rows, keys, (("c0", Totals("distinct", x)),))
+            return self.query(self.added(group, 1))
+        once = work.Group("d", rows, (*keys, ("x", x)))
+        value = ColumnValue("d", "x", x.type)
+        total = Totals("sum", cast(on_grid(value, measure.value.domain.kind, measure.clamp), "i64"))
+        at = tuple((name, ColumnValue("d", name, "i64")) for name, _ in keys)
+        return self.query(self.added(work.Group("q", once, at, (("c0", total),)), 1))
 
     def octaves(self, measure: Octaves) -> EngineQuery:
         """How many persons have how much, each shared between the two nodes around it.

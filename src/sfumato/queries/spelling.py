@@ -1,0 +1,232 @@
+"""Other spellings of what is read anyway: trees that are rewritten before they are read.
+
+Nothing here knows of people, plans or distances. What a word of another system means is written in words that
+are read here; what these do not say is left as it is, and refused later by its own name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from sfumato.queries.syntax import Node, bare
+from sfumato.queries.trees import altered, anew, literal, one_quantile_each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_RANKS = 100  # quantiles that APPROX_QUANTILES(x, n) may stand for
+_AGGREGATES = {  # of one value, by the names of other systems
+    **dict.fromkeys(("VAR", "VARIANCE_SAMP"), "Variance"),
+    **dict.fromkeys(("VARP", "VARIANCE_POP"), "VariancePop"),
+    "STD": "Stddev",
+    "STDEVP": "StddevPop",
+    **dict.fromkeys(("MEAN", "FAVG"), "Avg"),
+    "EVERY": "LogicalAnd",
+}
+_COMPARED = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE")
+
+
+def plainly(tree: Node) -> Node:
+    """The same query in the words that are read here."""
+    return one_quantile_each(_changed(tree))
+
+
+def _changed(node: Node) -> Node:
+    """A node, its parts first."""
+    parts: dict[str, Node | list[Node] | str | bool | None] = {}
+    for name, value in node.arguments.items():
+        if isinstance(value, Node):
+            found = _changed(value)
+            if found is not value:
+                parts[name] = found
+        elif isinstance(value, list):
+            listed = [_changed(each) for each in value]
+            if any(a is not b for a, b in zip(listed, value, strict=True)):
+                parts[name] = listed
+    node = altered(node, **parts)
+    change = _named if node.kind == "Anonymous" else _CHANGES.get(node.kind)
+    return node if change is None else change(node)
+
+
+def _named(node: Node) -> Node:
+    """A function that the parser does not know."""
+    name, given = node.name.upper(), node.nodes()
+    if len(given) == 1 and name in _AGGREGATES:
+        return anew(node, _AGGREGATES[name], this=given[0])
+    if len(given) == 1 and name in ("GEOMEAN", "GEOMETRIC_MEAN"):  # bounds above 0 are asked for by LN
+        return anew(node, "Exp", this=anew(node, "Avg", this=anew(node, "Ln", this=given[0])))
+    if len(given) == 3 and name == "IFF":
+        return anew(node, "If", this=given[0], true=given[1], false=given[2])
+    if len(given) == 1 and name == "ZEROIFNULL":
+        return anew(node, "Coalesce", this=given[0], expressions=[literal(node, "0")])
+    return node
+
+
+def _quantiles(node: Node) -> Node:
+    """APPROX_QUANTILES(x, n): the least, the greatest, and n - 1 between them."""
+    count = node.get("expression")
+    told = "" if count is None else bare(count).text()
+    if not told.isdecimal() or not 1 <= int(told[:4]) <= MOST_RANKS:
+        return node
+    ranks = [literal(node, format(Decimal(i) / int(told), ".6f")) for i in range(int(told) + 1)]
+    return anew(node, "ApproxQuantile", this=node.this, quantile=anew(node, "Array", expressions=ranks))
+
+
+def _between(node: Node) -> Node:
+    """BETWEEN SYMMETRIC: whichever end is the lower one."""
+    if not node.arguments.get("symmetric"):
+        return node
+    ends = [node["low"], node["high"]]
+    low, high = (
+        anew(node, kind, this=ends[0], expressions=[ends[1]], ignore_nulls=True)
+        for kind in ("Least", "Greatest")
+    )
+    return altered(node, low=low, high=high, symmetric=None)
+
+
+def _among(node: Node) -> Node:
+    """(a, b) IN ((1, 2), (3, 4)): false where a part is NULL, as DuckDB has it."""
+    parts = bare(node.this).nodes() if bare(node.this).kind == "Tuple" else []
+    rows = [bare(each).nodes() for each in node.nodes() if bare(each).kind == "Tuple"]
+    if not parts or not rows or len(rows) != len(node.nodes()) or any(len(row) != len(parts) for row in rows):
+        return node
+    found = [
+        anew(
+            node,
+            "And",
+            expressions=[
+                one
+                for part, value in zip(parts, row, strict=True)
+                for one in (
+                    anew(node, "Not", this=anew(node, "Is", this=part, expression=anew(node, "Null"))),
+                    anew(node, "EQ", this=part, expression=value),
+                )
+            ],
+        )
+        for row in rows
+    ]
+    return anew(node, "Paren", this=anew(node, "Or", expressions=found)) if len(found) > 1 else found[0]
+
+
+def _one_each(node: Node) -> Node:
+    """DISTINCT ON (k) ... ORDER BY k, x: the first row of each k."""
+    distinct = node.get("distinct")
+    on = None if distinct is None else distinct.get("on")
+    if on is None or node.get("qualify") is not None or node.nodes("windows"):
+        return node
+    keys = on.nodes() if on.kind == "Tuple" else [bare(on)]
+    order = node.get("order")
+    number = anew(node, "Window", this=anew(node, "RowNumber"), partition_by=keys)
+    if order is not None:
+        names = {_told(each) for each in keys}
+        by = [each for each in order.nodes() if _told(each.this) not in names]
+        number = altered(number, order=altered(order, expressions=by)) if by else number
+    first = anew(node, "EQ", this=number, expression=literal(node, "1"))
+    return altered(node, distinct=None, qualify=anew(node, "Qualify", this=first))
+
+
+def _told(node: Node) -> str:
+    """What tells a column from another by its spelling."""
+    node = bare(node)
+    of = node.get("table")
+    return f"{of.name.lower() if of is not None else ''}.{node.name.lower()}"
+
+
+def _apart(node: Node) -> Node:
+    """later - earlier <= INTERVAL '30' MINUTE: in microseconds, as engines compare lengths of time."""
+    sides = [bare(node.this), bare(node.expression)]
+    spans = [_microseconds(each) for each in sides]
+    if (spans[0] is None) == (spans[1] is None):
+        return node
+    at = 0 if spans[0] is None else 1
+    length, spent = spans[1 - at], sides[at]
+    if spent.kind != "Sub" or _is_length(spent.expression) or _is_length(spent.this):
+        return node
+    apart = anew(node, "LengthOfTime", this=spent.this, expression=spent.expression)
+    told = literal(node, str(abs(length or 0)))
+    number = anew(node, "Neg", this=told) if (length or 0) < 0 else told
+    return (
+        altered(node, this=apart, expression=number)
+        if at == 0
+        else altered(node, this=number, expression=apart)
+    )
+
+
+_UNITS = {"MICROSECOND": 1, "MILLISECOND": 10**3, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6}
+_UNITS |= {"DAY": 24 * _UNITS["HOUR"], "WEEK": 7 * 24 * _UNITS["HOUR"]}
+_UNITS |= {"MONTH": 30 * _UNITS["DAY"], "YEAR": 360 * _UNITS["DAY"]}  # of lengths of time that are compared
+
+
+def _is_length(node: Node) -> bool:
+    return bare(node).kind == "Interval"
+
+
+def _microseconds(node: Node) -> int | None:
+    """How long INTERVAL '30' MINUTE is; None if it is something else."""
+    if node.kind != "Interval" or node.get("unit") is None:
+        return None
+    unit, given = node["unit"].name.upper().rstrip("S"), bare(node.this)
+    negative = given.kind == "Neg"
+    told = bare(given.this).text() if negative else given.text()
+    if unit not in _UNITS or not told.isdecimal() or len(told) > 9:
+        return None
+    return int(told) * _UNITS[unit] * (-1 if negative else 1)
+
+
+_CHANGES: dict[str, Callable[[Node], Node]] = {
+    "ApproxQuantiles": _quantiles,
+    "Between": _between,
+    "In": _among,
+    "Select": _one_each,
+    **dict.fromkeys(_COMPARED, _apart),
+}
+
+
+# What is not known -----------------------------------------------------------------------------------------
+
+_KNOWN = (
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "MIN", "MAX", "MEDIAN", "MODE", "VARIANCE", "VAR_POP", "VAR_SAMP"),
+    *(
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "CORR",
+        "COVAR_POP",
+        "COVAR_SAMP",
+        "REGR_SLOPE",
+        "REGR_INTERCEPT",
+    ),
+    *("REGR_R2", "QUANTILE_CONT", "QUANTILE_DISC", "PERCENTILE_CONT", "APPROX_QUANTILE", "GEOMEAN"),
+    *("APPROX_COUNT_DISTINCT", "ABS", "ROUND", "FLOOR", "CEIL", "SQRT", "LN", "EXP", "POWER", "SIGN"),
+    *("COALESCE", "NULLIF", "LEAST", "GREATEST", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "REPLACE", "TRIM"),
+    *("STRPOS", "SPLIT_PART", "CONCAT", "DATE_TRUNC", "DATE_DIFF", "DATE_PART", "STRFTIME", "WIDTH_BUCKET"),
+)
+_OTHERWISE = {
+    "HISTOGRAM": "Count each value: SELECT x, COUNT(*) ... GROUP BY x",
+    "ENTROPY": "Count each value, SELECT x, COUNT(*) ... GROUP BY x, and compute it from the counts.",
+    **dict.fromkeys(("SKEWNESS", "KURTOSIS"), "Ask for AVG(POWER(x, 3)) beside AVG(x) and VARIANCE(x)."),
+    **dict.fromkeys(
+        ("LISTAGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG", "LIST"),
+        "Values of single people are not listed: GROUP BY x lists those that many share.",
+    ),
+    "PRODUCT": "Add up logarithms: EXP(SUM(LN(x)))",
+    **dict.fromkeys(
+        ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH"),
+        "Leave it out: beside every number n stand n_low and n_high.",
+    ),
+}
+
+
+def instead_of(node: Node) -> tuple[str, str] | None:
+    """What to say of a function that is not known, and what to write instead; None if it is known."""
+    name = re.sub(r"^the function |\(\)$", "", node.called)
+    if not node.called or (node.kind != "Anonymous" and name not in _OTHERWISE) or name in _KNOWN:
+        return None
+    if name in _OTHERWISE:
+        return f"{node.called} is not supported", _OTHERWISE[name]
+    near = difflib.get_close_matches(name, _KNOWN, n=2, cutoff=0.6)
+    advice = f"Did you mean {' or '.join(near)}?" if near else "Leave it out, or write it differently."
+    return f"{node.called} is not known", advice
