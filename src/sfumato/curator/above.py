@@ -57,7 +57,8 @@ class Below:
 
 
 def check_above(plan: Plan, sql: str, source: Source) -> None:
-    """Refuse what no engine can make of the rows of a plan: found out with none of them."""
+    """Refuse what no engine can make of the rows of a plan: found out with a row of nothing, in which
+    everything that is written out is computed."""
     assert plan.outer is not None
     for table in public_rows(plan.outer.query):
         if source.alike(table.table, "") > MOST_PUBLIC_ROWS:
@@ -66,9 +67,9 @@ def check_above(plan: Plan, sql: str, source: Source) -> None:
     tables = []
     for each in plan.all:
         kinds = tuple(column.kind for column in each.columns)
-        tables.append(ShownTable(kinds, tuple([] for _ in kinds)))
+        tables.append(ShownTable(kinds, tuple([None] for _ in kinds)))
     public = [
-        ShownTable(tuple(c.kind for c in each.columns), tuple([] for _ in each.columns))
+        ShownTable(tuple(c.kind for c in each.columns), tuple([None] for _ in each.columns))
         for each in public_rows(plan.outer.query)
     ]
     try:

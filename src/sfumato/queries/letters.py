@@ -15,20 +15,25 @@ from sfumato.queries.domains import longest
 from sfumato.queries.expressions import Call, Constant, Scalar, constant
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sfumato.queries.scopes import RowReader, Scope
     from sfumato.queries.syntax import Node
 
 MOST_LETTERS = 1000  # of a text that is searched, and of what is made of it
 MOST_PUT = 20  # letters that replace something
 LONGEST_PATTERN = 200
-MOST_PLACES = 120  # of a pattern whose counts are written out: what a letter of a text may cost
+MOST_PLACES = 40  # of a pattern whose counts are written out: what a letter of a text may cost
+MOST_SEARCHED = 300  # letters of a text in which a pattern is looked for
+MOST_PATTERNS = 8  # in one question
+_DIGITS = tuple("0123456789")
 _PATTERN = re.compile(
     r"""(?: \\[dDwWsS.+*?()\[\]{}|^$\\/-]      # classes, and signs by themselves
           | \[\^?(?:\\[dwsDWS.+*?()\[\]{}|^$\\/-]|[^\[\]\\])+\]
           | \(\?: | \((?!\?) | \) | \| | \^ | \$ | \.
           | [^\\\[\](){}*+?|^$.]
           | (?<=[^(|^*+?])[*+?]\??
-          | \{\d{1,2}(?:,\d{0,2})?\} )*""",
+          | \{[0-9]{1,2}(?:,[0-9]{0,2})?\} )*""",
     re.VERBOSE,
 )
 
@@ -53,11 +58,16 @@ def read(reader: RowReader, node: Node, scope: Scope) -> Scalar | None:
             return reader.call(node, "position", _cut(reader, node, node.this, scope), part)
         case "RegexpLike":
             pattern = _pattern(reader, node.expression)
-            return reader.call(node, "regexp matches", _cut(reader, node, node.this, scope), pattern)
+            return reader.call(
+                node, "regexp matches", _cut(reader, node, node.this, scope, MOST_SEARCHED), pattern
+            )
         case "RegexpExtract":
             pattern = _pattern(reader, node.expression)
-            group = reader.whole(node.get("group"), scope, 0, _groups(node.expression.text()) or 0)
-            return reader.call(node, "regexp extract", _cut(reader, node, node.this, scope), pattern, group)
+            most = min(_groups(node.expression.text()) or 0, 9)  # engines know groups of one digit
+            group = reader.whole(node.get("group"), scope, 0, most)
+            return reader.call(
+                node, "regexp extract", _cut(reader, node, node.this, scope, MOST_SEARCHED), pattern, group
+            )
         case "RegexpReplace":
             by = _written(reader, node["replacement"], scope, MOST_PUT)
             options = node.get("modifiers")
@@ -68,20 +78,21 @@ def read(reader: RowReader, node: Node, scope: Scope) -> Scalar | None:
             everywhere = constant(options is not None and options.text() == "g", "boolean")
             pattern = _pattern(reader, node.expression)
             _check_put(reader, node, by, _groups(node.expression.text()) or 0)
-            given = (_cut(reader, node, node.this, scope), pattern, by, everywhere)
+            given = (_cut(reader, node, node.this, scope, MOST_SEARCHED), pattern, by, everywhere)
             found = reader.call(node, "regexp replace", *given)
             return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
     return None
 
 
-def _cut(reader: RowReader, node: Node, of: Node, scope: Scope) -> Scalar:
+def _cut(reader: RowReader, node: Node, of: Node, scope: Scope, most: int = MOST_LETTERS) -> Scalar:
     """A text of at most so many letters."""
     found = reader.value(of, scope)
     if found.domain.kind != "text":
         reader.text.refuse(node, f"this is {found.domain.kind}, not text", "Use a text column.")
-    if not _has_any_length(found):
+    known = longest(found)
+    if not _has_any_length(found) and (most == MOST_LETTERS or (known is not None and known <= most)):
         return found
-    return reader.call(node, "left", found, constant(MOST_LETTERS, "integer"))
+    return reader.call(node, "left", found, constant(most, "integer"))
 
 
 def _has_any_length(text: Scalar) -> bool:
@@ -102,6 +113,19 @@ def _has_any_length(text: Scalar) -> bool:
     return True
 
 
+def patterns(scalars: Iterable[Scalar]) -> set[Scalar]:
+    """The expressions among these, and in them, that look for a regular expression."""
+    found, seen, waiting = set[Scalar](), set[int](), list(scalars)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += each.arguments
+            if each.function.startswith("regexp"):
+                found.add(each)
+    return found
+
+
 def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant:
     found = reader.value(node, scope)
     if not isinstance(found, Constant) or not isinstance(found.value, str) or len(found.value) > most:
@@ -113,8 +137,8 @@ def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant
 def _check_put(reader: RowReader, node: Node, by: Constant, groups: int) -> None:
     """Refuse a replacement that an engine fails on: it would fail for a row, and tell that there is one."""
     left = re.sub(r"\\\\", "", str(by.value))
-    if any(
-        not each[1:].isdecimal() or int(each[1:]) > groups for each in re.findall(r"\\.?", left, re.DOTALL)
+    if any(  # other digits than these are digits to Python alone
+        each[1:] not in _DIGITS or int(each[1:]) > groups for each in re.findall(r"\\.?", left, re.DOTALL)
     ):
         advice = (
             f"Write \\0 for all that matches, \\1 to \\{groups} for its groups."
@@ -133,6 +157,8 @@ def _pattern(reader: RowReader, node: Node) -> Constant:
             "this regular expression is not supported",
             r"Use letters, classes ([A-Z], \d, \w), groups, |, *, +, ?, {2,5}, ^ and $; or LIKE.",
         )
+    if "\0" in node.text():
+        reader.text.refuse(node, "that text holds a zero byte", "Remove it.")
     return constant(node.text(), "text")
 
 
@@ -152,5 +178,5 @@ def _groups(pattern: str) -> int | None:
 def _places(pattern: str) -> int:
     """How many letters a pattern has with its counts written out: x{2,5} has five."""
     without = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "x", pattern)
-    counted = [max(map(int, filter(None, each.split(",")))) for each in re.findall(r"\{([\d,]+)\}", without)]
-    return len(re.sub(r"\{[\d,]+\}", "", without)) + sum(counted)
+    counted = [max(map(int, filter(None, each.split(",")))) for each in re.findall(r"\{([0-9,]+)\}", without)]
+    return len(re.sub(r"\{[0-9,]+\}", "", without)) + sum(counted)

@@ -149,6 +149,18 @@ def may_be_missing(trace: Trace | None) -> bool:
     return False
 
 
+def has_choice(trace: Trace | None) -> bool:
+    """Whether it is the first of several that there is: COALESCE of what may have no row."""
+    match trace:
+        case Applied(name, parts):
+            return (name == "coalesce" and len(parts) > 1) or any(map(has_choice, parts))
+        case Computed(_, left, right):
+            return has_choice(left) or has_choice(right)
+        case OneOf(_, options):
+            return any(map(has_choice, options))
+    return False
+
+
 def _divides(expression: Expression) -> bool:
     match expression:
         case Arithmetic(operator, left, right):

@@ -109,7 +109,7 @@ def _counted(reader: RowReader, interval: Node, scope: Scope) -> tuple[str, Scal
     named = interval.get("unit")
     unit = "" if named is None else named.name.lower().rstrip("s")
     given = bare(interval.this)
-    told = re.fullmatch(r"(-?)\s*(\d{1,7})", given.text()) if given.kind == "Literal" else None
+    told = re.fullmatch(r"(-?)\s*([0-9]{1,7})", given.text()) if given.kind == "Literal" else None
     if unit not in _UNITS:
         reader.text.refuse(
             interval, "this interval is not supported", "Write for example: INTERVAL '3' MONTH"
@@ -234,6 +234,8 @@ def written(reader: RowReader, node: Node, moment: Scalar, form: Node) -> Scalar
     given = bare(form)
     if given.kind != "Literal" or not given.arguments.get("is_string"):
         reader.text.refuse(form, "the format is not a text", "Write for example: STRFTIME(x, '%Y-%m')")
+    if "\0" in given.text():
+        reader.text.refuse(form, "that text holds a zero byte", "Remove it.")
     if moment.domain.kind not in ("date", "timestamp"):
         reader.text.refuse(node, f"this is {moment.domain.kind}, not a date", "Format dates and timestamps.")
     parts: list[Scalar] = []

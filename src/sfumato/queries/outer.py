@@ -26,6 +26,7 @@ from sfumato.queries.made import (
     MadeColumn,
     MadeOrder,
     MadeWindow,
+    is_partial,
     may_be_missing,
     moved,
     small,
@@ -77,6 +78,15 @@ class MadeScope:
     items: tuple[tuple[str, Made], ...] = ()  # selected, by their names
     known: Callable[[Node, MadeScope], Made | None] = lambda *_: None  # what is measured, in a question
     grouped: bool = False
+
+
+def _is_exact(node: Node, made: Made) -> bool:
+    """Whether SQL computes something in decimals: 0.29 * n. Here it is a double, and rounded as a decimal."""
+    if node.arguments.get("numeric"):
+        return True
+    if made.word in ("operator", "negate"):
+        return made.text != "/" and any(_is_exact(Node(""), each) for each in made.parts)
+    return made.word == "number" and re.fullmatch(r"\d*\.\d*", made.text) is not None
 
 
 @dataclass(slots=True)
@@ -203,13 +213,16 @@ class MadeReader:
         for i, each in enumerate(parts):
             self.check(each, listed.takes[min(i, len(listed.takes) - 1)], node)
         kind = listed.gives or (wider([each.kind for each in parts]) or parts[0].kind)
+        name = listed.word
+        if name in ("floor", "ceil") and _is_exact(node, parts[0]):
+            name = f"{name} exactly"
         trace = None
         leaves_out = listed.traced in ("smallest", "largest") and any(may_be_missing(p.trace) for p in parts)
         if listed.traced and not leaves_out and all(each.trace is not None for each in parts):
             trace = small(
                 Applied(listed.traced, tuple(each.trace for each in parts if each.trace is not None))
             )
-        return self.plain(listed.word, kind, parts, trace=trace)
+        return self.plain(name, kind, parts, trace=trace)
 
     def plain(
         self, name: str, kind: MadeKind, parts: Iterable[Made], *, text: str = "", trace: Trace | None = None
@@ -317,7 +330,7 @@ class MadeReader:
     def interval(self, node: Node) -> Made:
         unit, given = node["unit"].name.upper().rstrip("S"), bare(node.this)
         told = given.text()
-        if given.kind != "Literal" or not re.fullmatch(r"-?\d{1,6}", told) or unit not in INTERVALS:
+        if given.kind != "Literal" or not re.fullmatch(r"-?[0-9]{1,6}", told) or unit not in INTERVALS:
             self.refuse(node, "this interval is not supported", "Write for example: INTERVAL '3' MONTH")
         return Made("interval", "interval", text=f"{told} {unit}")
 
@@ -336,10 +349,13 @@ class MadeReader:
             told = bare(digits)
             negative = told.kind == "Neg"
             told = bare(told.this) if negative else told
-            if told.kind != "Literal" or not re.fullmatch(r"\d", told.text()):
+            if told.kind != "Literal" or not re.fullmatch(r"[0-9]", told.text()):
                 self.refuse(node, "ROUND takes a whole number of digits", "Write for example: ROUND(x, 2)")
             count = -int(told.text()) if negative else int(told.text())
         even = bool(node.arguments.get("even"))
+        if not even and _is_exact(node, inner):
+            trace = None if inner.trace is None else Applied(f"round {count}", (inner.trace,))
+            return self.plain("round exactly", inner.kind, [inner], text=str(count), trace=trace)
         trace = None
         if inner.trace is not None:
             trace = Applied("even" if even else f"round {count}", (inner.trace,))
@@ -379,12 +395,17 @@ class MadeReader:
         if target.text() == "DECIMAL":
             given = [each.text() or each.name for each in target.nodes()]
             digits = given[1] if len(given) > 1 else "0" if given else "3"
-            if not re.fullmatch(r"\d{1,2}", digits) or int(digits) > 18:
+            if not re.fullmatch(r"[0-9]{1,2}", digits) or int(digits) > 18:
                 self.refuse(node, "this is not a valid DECIMAL type", "Write for example: DECIMAL(10, 2)")
         if inner.trace is not None and is_numeric(kind):
             trace = inner.trace
             if digits or kind == "integer":
                 trace = Applied(f"round {int(digits or 0)}", (inner.trace,))
+        if kind == "text" and node.arguments.get("numeric"):
+            told = "PostgreSQL writes decimals as texts with zeros at their ends"
+            self.refuse(node, told, "Show the number in a column of its own.")
+        if kind == "integer" and not digits and is_numeric(inner.kind) and _is_exact(node, inner):
+            inner = self.plain("round exactly", "number", [inner], text="0")
         return self.plain("cast", kind, [inner], text=digits and f"DECIMAL {int(digits)}", trace=trace)
 
     def scalar(self, node: Node) -> Made:
@@ -394,7 +415,9 @@ class MadeReader:
         (column,) = query.columns
         noisy = column.noisy or query.selected
         found = Made("scalar", column.kind, text="0", noisy=noisy, query=query)
-        if column.trace is None or query.selected:  # which row it is would be another without noise
+        if (
+            column.trace is None or query.selected or is_partial(query)
+        ):  # without noise it might be another row
             return found
         inside = lambda at: Made("scalar row", "integer", text=str(at), query=query)  # noqa: E731
         return replace(found, trace=moved(column.trace, inside))
@@ -603,7 +626,7 @@ class MadeReader:
                 continue
             if isinstance(given, Node):
                 told = bare(given).text()
-                if bare(given).kind != "Literal" or not re.fullmatch(r"\d{1,6}", told):
+                if bare(given).kind != "Literal" or not re.fullmatch(r"[0-9]{1,6}", told):
                     self.refuse(
                         spec, "frames take whole numbers", "Write: ROWS BETWEEN 6 PRECEDING AND CURRENT ROW"
                     )
@@ -648,7 +671,7 @@ class MadeReader:
         return tuple(found)
 
 
-_FRAME_END = re.compile(r"CURRENT ROW|(UNBOUNDED|\d{1,6}) (PRECEDING|FOLLOWING)")
+_FRAME_END = re.compile(r"CURRENT ROW|(UNBOUNDED|[0-9]{1,6}) (PRECEDING|FOLLOWING)")
 
 
 def column_of(alias: str, column: MadeColumn) -> Made:

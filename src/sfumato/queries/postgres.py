@@ -17,59 +17,40 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from sfumato.errors import QueryRefused
+from sfumato.queries.pgrules import RULES, PgRules
 from sfumato.queries.pgtypes import (
-    BOOLEAN,
     FLOAT8,
     INT4,
     INT8,
-    OF_TARGET,
-    TEXT,
     UNKNOWN,
     WHOLE,
     PgType,
     columns_of,
     common,
-    first,
 )
 from sfumato.queries.pgwords import (
     ALIKE,
-    COMPARING,
-    EXACT_DECIMALS,
-    LOOKING,
-    OF_THEIR_ARGUMENT,
-    ONE_OF,
     OWN_WORDS,
     PLACES,
     SAME,
-    SINGLE,
     TAKING,
 )
 from sfumato.queries.reading import DIGITS
-from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, bare, word
+from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, word
 from sfumato.queries.trees import (
     altered,
-    anew,
-    as_whole_quotient,
     folded,
-    held_as_double,
-    in_last_decimals,
     is_result,
     is_value,
-    listed_in,
     number_of,
-    written,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-
-_SUBQUERIES = ("Select", "Union", "Subquery")
+_SETS = ("Union", "Intersect", "Except")
+_SUBQUERIES = ("Select", *_SETS, "Subquery")
 
 Columns = dict[str, PgType]
 
@@ -101,6 +82,14 @@ def translated(tree: Node, text: Text) -> Node:
     return _Translation(text).query(tree, {}, is_released=True)[0]
 
 
+def _called(columns: Columns, node: Node) -> Columns:
+    """The same with the names of AS t (a, b)."""
+    alias = node.get("alias")
+    given = [each.name for each in alias.nodes("columns")] if alias is not None else []
+    names = [*given, *list(columns)[len(given) :]]
+    return dict(zip(names, columns.values(), strict=False)) if given else columns
+
+
 def inferred(tree: Node, text: Text) -> dict[int, PgType]:
     """The types of values that are still to come ($1), from what stands beside them."""
     found = _Translation(text)
@@ -110,10 +99,8 @@ def inferred(tree: Node, text: Text) -> dict[int, PgType]:
     return found.given
 
 
-@dataclass(frozen=True, slots=True)
-class _Translation:
-    text: Text
-    given: dict[int, PgType] = field(default_factory=dict)  # of values that are still to come
+class _Translation(PgRules):
+    __slots__ = ()
 
     # Queries ------------------------------------------------------------------------------------------
 
@@ -121,7 +108,7 @@ class _Translation:
         self, node: Node, named: dict[str, Columns], *, is_released: bool, beyond: _Names | None = None
     ) -> tuple[Node, Columns]:
         """A query and the columns that it gives; `beyond` are those of the query that it stands in."""
-        if node.kind == "Union":
+        if node.kind in _SETS:
             node, named = self._with(node, named)
             first, columns = self.query(node.this, named, is_released=False)
             second, others = self.query(node.expression, named, is_released=False)
@@ -154,7 +141,7 @@ class _Translation:
             if each.alias != each.alias.lower():  # a table or another query may have the same name but for it
                 self.text.refuse(each, "names in WITH are in lower case here", "Write it in lower case.")
             known.add(each.alias)
-            named[each.alias.lower()] = columns
+            named[each.alias.lower()] = _called(columns, each)
             bodies.append(each)
         return altered(node, with_=altered(clause, expressions=bodies)), named
 
@@ -192,15 +179,23 @@ class _Translation:
     def _source(self, node: Node, named: dict[str, Columns]) -> tuple[Node, tuple[str, Columns]]:
         if node.kind == "Subquery":
             found, columns = self.query(node, named, is_released=False)
-            return found, (found.alias, columns)
+            return found, (found.alias, _called(columns, found))
         node = self._folded(node)
+        if node.kind == "Values":
+            return node, (node.alias, _called(self._values(node), node))
         if node.kind != "Table" or node.this.kind != "Identifier":
             return node, ("", {})
         alias = node.alias or node.name
         columns_ = None if node.arguments.get("in_schema") else named.get(node.name.lower())
         if columns_ is not None:
-            return node, (alias, columns_)
-        return node, (alias, columns_of(self.text.policy.table(node.name)))
+            return node, (alias, _called(columns_, node))
+        return node, (alias, _called(columns_of(self.text.policy.table(node.name)), node))
+
+    def _values(self, node: Node) -> Columns:
+        """The types of what VALUES lists."""
+        rows = [each.nodes() if each.kind == "Tuple" else [each] for each in node.nodes()]
+        kinds = [[self.typed(one, _Names(), {})[1] for one in row] for row in rows]
+        return {f"column{i}": common(column) for i, column in enumerate(zip(*kinds, strict=False), 1)}
 
     def _select(
         self, node: Node, names: _Names, named: dict[str, Columns], is_released: bool
@@ -211,6 +206,13 @@ class _Translation:
             if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
                 items.append(self._folded(item))
                 of = item.get("table")
+                joins = node.nodes("joins")
+                using = [each.name.lower() for join in joins for each in join.nodes("using")]
+                using += [join.name for join in joins if join.text("method")]  # NATURAL
+                begin = [name.lower() for name in names.sources[0][1]][: len(using)]
+                if of is None and using and using != begin:
+                    told = "* puts the columns of USING and NATURAL first in PostgreSQL"
+                    self.text.refuse(item, told, "Name the columns.")
                 for alias, found in names.sources:
                     if of is None or alias.lower() == of.name.lower():
                         columns |= {name: kind for name, kind in found.items() if name not in columns}
@@ -228,6 +230,7 @@ class _Translation:
         if (where := node.get("where")) is not None:
             changed["where"] = self.typed(where, names, named)[0]
         if (having := node.get("having")) is not None:
+            self._check_having(having, node, names)
             changed["having"] = self.typed(having, names, named, is_released)[0]
         if node.arguments.get("distinct") and any(kind.rounded for kind in columns.values()):
             self._refuse_rounded(node)
@@ -238,6 +241,26 @@ class _Translation:
         if (order := node.get("order")) is not None:
             changed["order"] = self._order(order, names, named, is_released)
         return altered(node, **changed), columns
+
+    def _check_having(self, having: Node, select: Node, names: _Names) -> None:
+        """Refuse names of results in HAVING: PostgreSQL does not know them there, or means other columns."""
+        named = {item.alias.lower() for item in select.nodes() if item.kind == "Alias"}
+        named -= {
+            item.alias.lower()
+            for item in select.nodes()
+            if item.kind == "Alias" and item.this.kind == "Column" and item.this.name == item.alias
+        }
+        grouped = {each.name.lower() for each in (select["group"].nodes() if select.get("group") else [])}
+        known = {name.lower() for _, columns in names.sources for name in columns} & grouped
+        waiting = [having]
+        while waiting:
+            node = waiting.pop()
+            if node.kind in AGGREGATES or node.kind in ("Filter", "WithinGroup", *_SUBQUERIES):
+                continue
+            if node.kind == "Column" and node.get("table") is None and node.name.lower() in named - known:
+                told = f"{node.name} is the name of a result, which HAVING does not know in PostgreSQL"
+                self.text.refuse(node, told, "Repeat the expression itself.")
+            waiting += node.parts
 
     def _refuse_names(self, node: Node, name: str) -> None:
         told = f"two names differ only by upper and lower case, or not at all: {name}"
@@ -312,7 +335,7 @@ class _Translation:
         elif (wanted := TAKING.get(node.kind)) is not None:
             self._give(node, wanted)
         self._check_digits(node, children)
-        rule = _RULES.get(node.kind)
+        rule = RULES.get(node.kind)
         if rule is not None:
             return rule(self, node, kinds, is_released)
         if node.kind in SAME:
@@ -372,14 +395,6 @@ class _Translation:
                     each, told, f"Write at most {DIGITS} digits, or CAST(... AS DOUBLE PRECISION)."
                 )
 
-    def _give(self, node: Node, kind: PgType) -> None:
-        """Values that stand in a node have this type, unless more is known."""
-        for value in node.arguments.values():
-            for each in value if isinstance(value, list) else [value]:
-                for one in listed_in(each) if isinstance(each, Node) else ():
-                    if one.kind == "Placeholder" and one.name.isdecimal() and kind.name:
-                        self.given.setdefault(int(one.name), kind)
-
     def _column(self, node: Node, names: _Names) -> tuple[Node, PgType]:
         node = self._folded(node)
         table = node.get("table")
@@ -416,378 +431,3 @@ class _Translation:
             elif isinstance(value, list) and any(each.kind == "Identifier" for each in value):
                 changed[name] = [folded(each) for each in value]
         return altered(node, **changed) if changed else node
-
-    # Rules --------------------------------------------------------------------------------------------
-
-    def divided(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        """a / b: of integers an integer."""
-        one, other = (*kinds, UNKNOWN, UNKNOWN)[:2]
-        if one.is_whole and other.is_whole:
-            if is_released:
-                self.text.refuse(
-                    node,
-                    "in PostgreSQL, dividing integers drops the fraction, so this would not be a ratio",
-                    "Multiply by 1.0 first, as in: 1.0 * COUNT(x) / COUNT(*)",
-                )
-            return anew(node, "IntDiv", this=node.this, expression=node.expression), common(kinds)
-        if "float8" in (one.name, other.name) or "" in (one.name, other.name):
-            return node, common((one, other)) if "float8" in (one.name, other.name) else UNKNOWN
-        if is_released:
-            is_rounded = one.rounded or other.rounded
-            return node, PgType("numeric", rounded="computed" if is_rounded else "divided")
-        scales = one.decimals, other.decimals
-        if scales[0] is None or scales[1] is None or one.rounded or other.rounded:
-            return node, PgType("numeric", rounded="computed")
-        return as_whole_quotient(node, max(scales[0], scales[1])), PgType("numeric", rounded="divided")
-
-    def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        """a + b, a - b, a * b, a % b, a // b."""
-        moments = [kind.name for kind in kinds if kind.name in ("date", "timestamp", "timestamptz")]
-        if moments and node.kind == "Sub" and len(moments) == 2:
-            return node, INT4 if moments == ["date", "date"] else UNKNOWN
-        if moments and any(each.kind == "Interval" for each in node.walk()):
-            return node, PgType("timestamptz" if moments == ["date"] else "timestamp")
-        found = common(kinds)
-        if found.name != "numeric":
-            return node, found
-        if is_released:
-            return node, replace(found, rounded="computed" if found.rounded else "")
-        if any(kind.rounded for kind in kinds) or any(kind.decimals is None for kind in kinds if kind.name):
-            return node, PgType("numeric", rounded="computed")
-        decimals = [kind.decimals or 0 for kind in kinds]
-        return node, PgType("numeric", sum(decimals) if node.kind == "Mul" else max(decimals))
-
-    def compared(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        self._check_compared(node, kinds)
-        return node, BOOLEAN
-
-    def chosen(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """One of several values, which are compared."""
-        if node.kind != "Coalesce":
-            self._check_compared(node, kinds)
-        found = common(kinds)
-        if node.kind == "Nullif" and found.name == "float8" != first(kinds).name:
-            target = anew(node, "DataType", this="DOUBLE", nested=False)
-            return anew(node, "Cast", this=node, to=target), found
-        return node, found
-
-    def either(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """IF(condition, a, b), which PostgreSQL does not have."""
-        return node, common(kinds[1:])
-
-    def bucketed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """WIDTH_BUCKET of numerics is exact: counted in their last decimal, they are whole."""
-        given = [node.get(name) for name in ("this", "min_value", "max_value")]
-        found = common(kinds[:3])
-        if found.name != "numeric" or not all(given):
-            return node, INT4
-        ends = [number_of(each) for each in given[1:] if each is not None]
-        scales = [kind.decimals for kind in kinds[:3]]
-        if None in scales or None in ends or found.rounded:
-            self._refuse_rounded(node)
-        scale = max(each or 0 for each in scales)
-        low, high = (written(node, (end or 0) * 10**scale) for end in ends)
-        return altered(node, this=in_last_decimals(node.this, scale), min_value=low, max_value=high), INT4
-
-    def same(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """The type of what it is made of: the last part, if an ORDER BY stands in it."""
-        return node, kinds[-1] if kinds else UNKNOWN
-
-    def summed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """SUM of integers is a bigint, of bigints a numeric."""
-        kind = first(kinds)
-        if kind.rounded:
-            return node, PgType("numeric", rounded="computed")
-        return node, {"int4": INT8, "int8": WHOLE}.get(kind.name, kind)
-
-    def averaged(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        kind = first(kinds)
-        if kind.name in ("float8", ""):
-            return node, kind
-        if is_released:
-            return node, PgType("numeric")
-        return node, PgType("numeric", rounded="computed" if kind.rounded or kind.decimals else "divided")
-
-    def spread(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """VARIANCE, STDDEV: numeric, unless of doubles."""
-        return node, FLOAT8 if first(kinds).name in ("float8", "") else PgType("numeric")
-
-    def rounded_down(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """FLOOR and CEIL: of a numeric a numeric, else a double."""
-        kind = first(kinds)
-        if kind.rounded == "computed":
-            self._refuse_rounded(node)
-        return node, WHOLE if kind.name == "numeric" else FLOAT8
-
-    def rounded(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        """ROUND: of a double to the even neighbour; with digits only of a numeric."""
-        kind, digits = first(kinds), node.get("decimals")
-        if digits is not None:
-            if kind.name == "float8":
-                return node, FLOAT8  # which PostgreSQL has not
-            if kind.rounded and not is_released:
-                self._refuse_rounded(node)
-            places = int(digits.text()) if digits.kind == "Literal" and digits.text().isdecimal() else 0
-            return node, PgType("numeric", places)
-        if kind.rounded == "computed" and not is_released:
-            self._refuse_rounded(node)
-        if kind.name == "numeric":
-            return node, WHOLE
-        if is_released:
-            return (node if kind.is_whole else altered(node, even=True)), FLOAT8
-        if kind.is_whole:
-            return held_as_double(node.this), FLOAT8
-        whole = anew(node, "DataType", this="BIGINT", nested=False)
-        return held_as_double(anew(node, "Cast", this=node.this, to=whole)), FLOAT8
-
-    def signed(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        kind = first(kinds)
-        if kind.rounded == "computed":
-            self._refuse_rounded(node)
-        return (node, WHOLE) if kind.name == "numeric" else (held_as_double(node), FLOAT8)
-
-    def root(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        kind = first(kinds)
-        if kind.name == "numeric" and not is_released:
-            self.text.refuse(
-                node,
-                "PostgreSQL computes the root of a numeric with more digits than a double has",
-                "Write: SQRT(CAST(x AS DOUBLE PRECISION))",
-            )
-        return node, FLOAT8
-
-    def like(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
-        """LIKE: a backslash makes the sign after it an ordinary one."""
-        pattern = bare(node.expression)
-        if pattern.kind == "Literal" and "\\" in pattern.text():
-            self.text.refuse(
-                pattern,
-                "patterns with a backslash are not supported",
-                "Write STARTS_WITH(x, 'text') or CONTAINS(x, 'text'), which take every sign as it is.",
-            )
-        return node, BOOLEAN
-
-    def trimmed(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
-        """TRIM takes away blanks, and not the spaces of other scripts."""
-        blank = anew(node, "Literal", this=" ", is_string=True)
-        return (node if node.get("expression") is not None else altered(node, expression=blank)), TEXT
-
-    def part(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """EXTRACT(part FROM x), a numeric, and DATE_PART('part', x), a double."""
-        given = node.this if node.kind == "Extract" else next(iter(node.nodes()), node)
-        if given.name.lower() in ("second", "seconds") and kinds[-1].name != "date":
-            self.text.refuse(
-                node,
-                "PostgreSQL gives seconds with their fraction",
-                "For whole seconds write: SECOND(x)",
-            )
-        return (node, WHOLE) if node.kind == "Extract" else (held_as_double(node), FLOAT8)
-
-    def named(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        """A function that the parser does not know."""
-        if node.name.lower() in ("date_part", "datepart"):
-            return self.part(node, kinds or [UNKNOWN], is_released)
-        return node, UNKNOWN
-
-    def truncated(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """DATE_TRUNC of a date is a moment; here it stays the day on which that is."""
-        return node, PgType("timestamptz") if first(kinds).name == "date" else first(kinds)
-
-    def within(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, kinds[-1] if kinds and node.this.kind == "PercentileDisc" else FLOAT8
-
-    def ordered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """ORDER BY in WITHIN GROUP, where there are no NULLs."""
-        return altered(node, nulls_first=None), first(kinds)
-
-    def filtered(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, first(kinds)
-
-    def looking(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """LAG(x), SUM(x) OVER (...)."""
-        return node, first(kinds)
-
-    def joined_texts(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """a || b, CONCAT: numbers have a form of their own as texts."""
-        if any(kind.name in ("float8", "numeric", "timestamp", "timestamptz") for kind in kinds):
-            told = "PostgreSQL writes numbers and moments as texts in its own way"
-            self.text.refuse(node, told, "Show them in columns of their own.")
-        return node, TEXT
-
-    def replaced(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
-        """REGEXP_REPLACE, where the whole match is called otherwise."""
-        put = bare(node["replacement"])
-        if "\\0" in put.text() or "\\&" in put.text():
-            told = "the whole match is written differently in the two dialects"
-            self.text.refuse(put, told, "Put brackets around the pattern, and write \\1.")
-        return node, TEXT
-
-    def formatted(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
-        """TO_CHAR(x, 'YYYY-MM'), of which the parser makes the codes of STRFTIME."""
-        form = bare(node["format"])
-        told = form.text().replace("FM%B", "\0").replace("FM%A", "\1")
-        if "%B" in told or "%A" in told:
-            advice = "Write: TO_CHAR(x, 'FMMonth'), TO_CHAR(x, 'FMDay')"
-            self.text.refuse(node, "TO_CHAR pads names of months and days with blanks", advice)
-        told = told.replace("\0", "%B").replace("\1", "%A")
-        if re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", told)):
-            known = "YYYY YY MM DD DDD HH24 MI SS Mon FMMonth Dy FMDay"
-            self.text.refuse(node, "this format is not supported", f"Use: {known}")
-        return altered(node, format=altered(form, this=told)), TEXT
-
-    def is_(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
-        """x IS NOT NULL is one node there."""
-        if not node.arguments.get("negate"):
-            return node, BOOLEAN
-        return anew(node, "Not", this=altered(node, negate=None)), BOOLEAN
-
-    def counted(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        """COUNT(DISTINCT x) compares its values."""
-        if node.get("this") is not None and node.this.kind == "Distinct" and any(k.rounded for k in kinds):
-            self._refuse_rounded(node)
-        return node, INT8
-
-    def distinct(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
-        return node, first(kinds)
-
-    # Casts --------------------------------------------------------------------------------------------
-
-    def cast(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
-        """CAST(x AS type), x::type."""
-        kind, target = first(kinds), node["to"]
-        if target.text() in OF_TARGET:
-            self._give(node, OF_TARGET[target.text()])
-        given = [each.text() or each.name for each in target.nodes()]
-        match target.text():
-            case "DOUBLE" if not given or (given[0].isdecimal() and int(given[0]) > SINGLE):
-                rounded = "" if is_released else kind.rounded
-                return altered(node, to=altered(target, expressions=None)), replace(FLOAT8, rounded=rounded)
-            case "FLOAT" | "DOUBLE" if is_released:
-                return altered(node, to=altered(target, expressions=None)), FLOAT8
-            case "FLOAT" | "DOUBLE":
-                told = "PostgreSQL computes with REAL in single precision"
-                self.text.refuse(node, told, "Write: CAST(x AS DOUBLE PRECISION)")
-            case "DECIMAL":
-                return self._to_numeric(node, kind, given, is_released)
-            case "INT" | "BIGINT" | "SMALLINT" | "TINYINT" as name:
-                return self._to_integer(node, kind, INT8 if name == "BIGINT" else INT4, is_released)
-            case "VARCHAR" | "TEXT" as name:
-                self._check_text(node, kind)
-                node = altered(node, to=altered(target, expressions=None))
-                if not given:
-                    return node, TEXT
-                count = anew(node, "Literal", this=given[0], is_string=False)
-                return anew(node, "Left", this=node, expression=count), TEXT
-            case "CHAR" | "BPCHAR" | "NCHAR":
-                self.text.refuse(node, "CHAR cuts and pads texts in PostgreSQL", "Write: LEFT(x, 3)")
-            case "DATE":
-                return node, PgType("date")
-            case "TIMESTAMP" | "TIMESTAMPNTZ" if given:
-                told = "TIMESTAMP with a number of decimals is not supported"
-                self.text.refuse(node, told, "Write TIMESTAMP alone.")
-            case "TIMESTAMP" | "TIMESTAMPNTZ":
-                return node, PgType("timestamp")
-            case "BOOLEAN":
-                return node, BOOLEAN
-        return node, UNKNOWN
-
-    def _to_numeric(
-        self, node: Node, kind: PgType, given: list[str], is_released: bool
-    ) -> tuple[Node, PgType]:
-        """NUMERIC keeps what there is, NUMERIC(p, s) rounds it."""
-        scale = 0 if len(given) == 1 else int(given[1]) if len(given) == 2 and given[1].isdecimal() else None
-        if is_released:
-            if not given or scale is None:
-                return anew(node, "Paren", this=node.this), PgType("numeric")
-            digits = anew(node, "Literal", this=str(scale), is_string=False)
-            return anew(node, "Round", this=node.this, decimals=digits), PgType("numeric")
-        if kind.name == "float8":
-            self.text.refuse(
-                node,
-                "PostgreSQL makes a numeric of a double by way of its first 15 digits",
-                "Leave the cast out, or round with ROUND(x, 2).",
-            )
-        if not given:
-            is_plain = kind.is_whole or kind.name == "numeric"
-            if not is_plain:
-                return node, PgType("numeric")
-            found = kind if kind.name == "numeric" else WHOLE
-            return anew(node, "Paren", this=node.this), found
-        if kind.rounded:
-            self._refuse_rounded(node)
-        return node, PgType("numeric", scale)
-
-    def _to_integer(self, node: Node, kind: PgType, target: PgType, is_released: bool) -> tuple[Node, PgType]:
-        """A numeric is rounded away from zero where it lies in the middle, a double to the even neighbour."""
-        if kind.rounded == "computed" and not is_released:
-            self._refuse_rounded(node)
-        if kind.rounded or (is_released and kind.name == "numeric"):
-            return altered(node, this=anew(node, "Round", this=node.this)), target
-        return node, target
-
-    def _check_text(self, node: Node, kind: PgType) -> None:
-        if kind.name == "timestamptz":
-            self.text.refuse(
-                node,
-                "PostgreSQL writes it with a time and a time zone",
-                "Cast it to a date first: CAST(CAST(x AS DATE) AS TEXT)",
-            )
-        if kind.name == "float8":
-            self.text.refuse(node, "PostgreSQL writes a double in its own way", "Cast it to BIGINT first.")
-
-    # Quotients ----------------------------------------------------------------------------------------
-
-    def _check_compared(self, node: Node, kinds: Sequence[PgType]) -> None:
-        """Refuse comparisons that digits beyond those of a double would decide."""
-        rounded = [kind for kind in kinds if kind.rounded]
-        if not rounded:
-            return
-        if any(kind.rounded == "computed" for kind in rounded) or len(rounded) > 1:
-            self._refuse_rounded(node)
-        others = [kind for kind in kinds if kind.name and not kind.rounded]
-        if any(kind.name == "float8" for kind in (*others, *rounded) if len(rounded) > 1 or kind in others):
-            self._refuse_rounded(node)
-        if any(kind.decimals is None or kind.decimals > EXACT_DECIMALS for kind in others):
-            self._refuse_rounded(node)
-
-    def _refuse_rounded(self, node: Node) -> None:
-        self.text.refuse(
-            node,
-            "PostgreSQL rounds a quotient of decimals to digits of its own, and here they would matter",
-            "Divide last, or use doubles: CAST(a AS DOUBLE PRECISION) / b.",
-        )
-
-
-_RULES: dict[str, Callable[[_Translation, Node, list[PgType], bool], tuple[Node, PgType]]] = {
-    "Div": _Translation.divided,
-    "If": _Translation.either,
-    "WidthBucket": _Translation.bucketed,
-    **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv"), _Translation.computed),
-    **dict.fromkeys(COMPARING, _Translation.compared),
-    **dict.fromkeys(ONE_OF, _Translation.chosen),
-    **dict.fromkeys(OF_THEIR_ARGUMENT, _Translation.same),
-    **dict.fromkeys(("Floor", "Ceil"), _Translation.rounded_down),
-    **dict.fromkeys(("Like", "ILike"), _Translation.like),
-    **dict.fromkeys(("TimestampTrunc", "DateTrunc"), _Translation.truncated),
-    **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), _Translation.spread),
-    "Sum": _Translation.summed,
-    "Avg": _Translation.averaged,
-    "Round": _Translation.rounded,
-    "Sign": _Translation.signed,
-    "Sqrt": _Translation.root,
-    "Trim": _Translation.trimmed,
-    "Extract": _Translation.part,
-    "Anonymous": _Translation.named,
-    "WithinGroup": _Translation.within,
-    "Ordered": _Translation.ordered,
-    "Filter": _Translation.filtered,
-    "Is": _Translation.is_,
-    "Count": _Translation.counted,
-    "Distinct": _Translation.distinct,
-    "Cast": _Translation.cast,
-    **dict.fromkeys(LOOKING, _Translation.looking),
-    **dict.fromkeys(("Concat", "DPipe"), _Translation.joined_texts),
-    **dict.fromkeys(("Ln", "Exp", "Pow"), _Translation.root),
-    "TimeToStr": _Translation.formatted,
-    "RegexpReplace": _Translation.replaced,
-}

@@ -135,7 +135,13 @@ class Reader:
                 self.text.unusable(Misread(told, advice), node)
 
     def check_digits(self, plan: Plan, select: Node) -> None:
-        """Refuse numbers of more digits than are computed with, where the last ones decide."""
+        """Refuse numbers of more digits than are computed with, where the last ones decide, and too much work
+        for each row."""
+        if len(letters.patterns(plan.scalars)) > letters.MOST_PATTERNS:
+            most = letters.MOST_PATTERNS
+            self.text.refuse(
+                select, f"there are more than {most} regular expressions", f"Write at most {most}."
+            )
         told = "numbers here may have more digits than are computed with, and the last ones decide"
         advice = f"Write at most {DIGITS} digits, or compute with doubles: CAST(x AS DOUBLE), 0.25e0."
         if self.text.reading > 3 and any(each.domain.wide for each in decisive(plan)):

@@ -69,7 +69,7 @@ def _quantiles(node: Node) -> Node:
     """APPROX_QUANTILES(x, n): the least, the greatest, and n - 1 between them."""
     count = node.get("expression")
     told = "" if count is None else bare(count).text()
-    if not told.isdecimal() or not 1 <= int(told[:4]) <= MOST_RANKS:
+    if not (told.isascii() and told.isdecimal()) or not 1 <= int(told[:4]) <= MOST_RANKS:
         return node
     ranks = [literal(node, format(Decimal(i) / int(told), ".6f")) for i in range(int(told) + 1)]
     return anew(node, "ApproxQuantile", this=node.this, quantile=anew(node, "Array", expressions=ranks))
@@ -171,7 +171,7 @@ def _microseconds(node: Node) -> int | None:
     unit, given = node["unit"].name.upper().rstrip("S"), bare(node.this)
     negative = given.kind == "Neg"
     told = bare(given.this).text() if negative else given.text()
-    if unit not in _UNITS or not told.isdecimal() or len(told) > 9:
+    if unit not in _UNITS or not (told.isascii() and told.isdecimal()) or len(told) > 9:
         return None
     return int(told) * _UNITS[unit] * (-1 if negative else 1)
 

@@ -27,6 +27,7 @@ from sfumato.queries.made import (
     PublicRows,
     ShownRows,
     either,
+    has_choice,
     is_added,
     is_of_others,
     is_partial,
@@ -277,9 +278,9 @@ class Splitter:
         return self.select(select, named, (source,), scope, found)
 
     def numbered(self, plan: Plan) -> int:
-        """The number of a question: the same for the same question."""
+        """The number of a question: the same for the same question, however it is measured."""
         for number, each in enumerate(self.questions):
-            if each == plan:
+            if replace(each, measures=(), outputs=()) == replace(plan, measures=(), outputs=()):
                 return number
         self.questions.append(plan)
         return len(self.questions) - 1
@@ -557,7 +558,7 @@ class Splitter:
             places = [] if trace is None else list(places_of(trace))
             if distinct or (is_grouped and not all(is_added(each) for each in places)):
                 trace = None
-            if selected and any(is_of_others(each) for each in places):
+            if selected and (any(is_of_others(each) for each in places) or has_choice(trace)):
                 trace = None  # without noise it would be made of other rows
             trace = small(trace)
             columns.append(

@@ -172,7 +172,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "Tuple": {"expressions"},
     "Array": {"expressions"},
     "Neg": {"this"},
-    "Cast": {"this", "to", "_type"},
+    "Cast": {"this", "to", "_type", "numeric"},
     "DataType": {"this", "nested", "expressions"},
     "DataTypeParam": {"this"},
     "Not": {"this"},
@@ -188,9 +188,10 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "Greatest": {"this", "expressions", "ignore_nulls"},
     "Abs": {"this"},
     "Sign": {"this"},
-    "Floor": {"this"},
-    "Ceil": {"this"},
-    "Round": {"this", "decimals", "even"},  # the last one is written by `postgres` alone
+    # what is written by `pgrules` alone: `even`, and `numeric` where decimals are meant
+    "Floor": {"this", "numeric"},
+    "Ceil": {"this", "numeric"},
+    "Round": {"this", "decimals", "even", "numeric"},
     "Sqrt": {"this"},
     "WidthBucket": {"this", "min_value", "max_value", "num_buckets"},
     "Like": _CHAIN | {"negate"},

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import datetime
 import decimal
+import io
 import math
 import os
 import pickle
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sfumato.queries.made import Made, MadeKind, MadeOrder, MadeQuery, MadeWindow
 
 SECONDS = 10.0  # that a query over released rows may take
+CHECK_SECONDS = 2.0  # that it takes to find out whether an engine can make anything of it
 AT_ONCE = 3  # queries that run at the same time; others wait
 MOST_MADE_ROWS = 200_000  # that a query may give
 MOST_SHOWN_IN_WINDOWS = 3_000  # rows whose windows can be told row by row: each may hold all of them
@@ -76,7 +78,7 @@ def made(
 ) -> list[tuple[Any, ...]]:
     """The rows of a query over shown rows and those of public tables: its columns, then the hidden ones.
 
-    None of them if it is only to be checked. Where hidden ones would be too many, they are left out.
+    It is only checked with rows of nothing. Where hidden columns would be too many, they are left out.
     """
     told, count = printed(query), sum(len(each.columns[0]) if each.columns else 0 for each in tables)
     given = [
@@ -85,11 +87,13 @@ def made(
         for i, each in enumerate(some)
     ]
     alone = f"SELECT {_columns(len(query.columns))} FROM ({told})"
-    if is_check:
-        told = f"SELECT * FROM ({told}) LIMIT 0"
-    elif query.hidden and count > MOST_SHOWN_IN_WINDOWS and " list(" in told:
+    if query.hidden and count > MOST_SHOWN_IN_WINDOWS and " list(" in told:
         told = alone
-    word, rows = CONFINED.run({"tables": given, "sql": told, "most": MOST_MADE_ROWS}, seconds)
+    where = CHECKED if is_check else CONFINED
+    job = {"tables": given, "sql": told, "most": MOST_MADE_ROWS}
+    word, rows = where.run(job, CHECK_SECONDS if is_check else seconds)
+    if is_check and word in ("time", "memory", "rows", "letters"):  # which depend on how many rows there are
+        return []
     if word in ("rows", "letters", "memory", "time") and query.hidden and told != alone and not is_check:
         word, rows = CONFINED.run({"tables": given, "sql": alone, "most": MOST_MADE_ROWS}, seconds)
     if word != "made":
@@ -155,6 +159,19 @@ class Confinement:
         self.turns = threading.Semaphore(AT_ONCE)
 
 
+class _Values(pickle.Unpickler):
+    """What comes back are plain values: whoever took over that process can make nothing else here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN_CLASSES:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError("no value of a query")
+
+
+_PLAIN_CLASSES = {("decimal", "Decimal"), ("uuid", "UUID")}
+_PLAIN_CLASSES |= {("datetime", name) for name in ("date", "datetime", "time", "timedelta")}
+
+
 def _asked(process: subprocess.Popen[bytes], job: bytes, seconds: float) -> tuple[str, Any] | None:
     """What a process answers; nothing if it ended."""
     assert process.stdin is not None
@@ -171,7 +188,7 @@ def _asked(process: subprocess.Popen[bytes], job: bytes, seconds: float) -> tupl
     body = process.stdout.read(size)
     if len(body) < size:
         return None
-    word, rows = pickle.loads(body)  # from our own process, of released rows
+    word, rows = _Values(io.BytesIO(body)).load()
     return word, rows
 
 
@@ -184,9 +201,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-CONFINED = Confinement()
-os.register_at_fork(after_in_child=CONFINED.forked)
-atexit.register(CONFINED.end)
+CONFINED, CHECKED = Confinement(), Confinement()  # what only is looked at does not wait for what runs
+for _each in (CONFINED, CHECKED):
+    os.register_at_fork(after_in_child=_each.forked)
+    atexit.register(_each.end)
 
 
 def _type(kind: MadeKind, values: Sequence[Any]) -> str:
@@ -198,10 +216,23 @@ def _type(kind: MadeKind, values: Sequence[Any]) -> str:
 def _plain(value: Any) -> Any:
     """Infinity and what is no number have no value here, as everywhere in a release; intervals are texts."""
     if isinstance(value, datetime.timedelta):
-        return str(value)
+        return _length_of_time(value)
     if isinstance(value, decimal.Decimal):
         return float(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _length_of_time(value: datetime.timedelta) -> str:
+    """As engines write it: 367 days 03:04:05."""
+    sign = "-" if value < datetime.timedelta() else ""
+    value = abs(value)
+    hours, seconds = divmod(value.seconds, 3600)
+    clock = f"{sign}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    clock += f".{value.microseconds:06}".rstrip("0") if value.microseconds else ""
+    if not value.days:
+        return clock
+    days = f"{sign}{value.days} day{'s' if value.days > 1 else ''}"
+    return f"{days} {clock}" if value.seconds or value.microseconds else days
 
 
 # Printing ------------------------------------------------------------------------------------------------
@@ -416,6 +447,12 @@ class _MadePrinter:
         divisor = f"nullif({b}, 0)" if made.text in ("/", "//", "%") else b
         if made.text == "//" and made.kind == "number":
             return f"trunc({a} / {divisor})"
+        if made.kind == "date":  # a number of days is a small integer
+            kinds = [each.kind for each in made.parts]
+            a, divisor = (
+                f"CAST({one} AS INTEGER)" if kind == "integer" else one
+                for one, kind in zip((a, divisor), kinds, strict=True)
+            )
         found = f"({a} {made.text} {divisor})"
         return f"CAST({found} AS DATE)" if made.kind == "date" else found
 
@@ -450,6 +487,17 @@ class _MadePrinter:
 
 def _literal(_: _MadePrinter, made: Made) -> str:
     return "'" + made.text.replace("'", "''") + "'"
+
+
+def _exactly(form: str) -> Any:
+    """A function that rounds decimals, of what is a double here: as of the nearest decimal of nine digits."""
+
+    def printed_(printer: _MadePrinter, made: Made) -> str:
+        told = printer.value(made.parts[0])
+        decimal_ = form.format(f"TRY_CAST({told} AS DECIMAL(38, 9))", text=made.text)
+        return f"coalesce(CAST({decimal_} AS DOUBLE), {form.format(told, text=made.text)})"
+
+    return printed_
 
 
 def _since(printer: _MadePrinter, made: Made) -> str:
@@ -490,6 +538,9 @@ _PRINTED: dict[str, Any] = {
     "case": _MadePrinter.case,
     "cast": _MadePrinter.cast_to,
     "round": lambda p, made: f"round({p.value(made.parts[0])}, {made.text})",
+    "round exactly": _exactly("round({}, {text})"),
+    "floor exactly": _exactly("floor({})"),
+    "ceil exactly": _exactly("ceil({})"),
     "round even": lambda p, made: f"round_even({p.value(made.parts[0])}, 0)",
     "trunc": _MadePrinter.trunc,
     "diff": _MadePrinter.diff,

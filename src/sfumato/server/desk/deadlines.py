@@ -12,7 +12,8 @@ the owner sets, the analyst must wait until the owner has looked.
 
 The deadline is generous, because a missed one costs more than a late answer: BASE for everything, GROUP for
 every group, ROW for every row of every table, as often as it is read, and PAIR for every row that joins can
-make of one person's, times the work that the shape of the plan asks for. Public tables that give a row
+make of one person's, times the work that the shape of the plan asks for; PATTERN for every regular expression
+and row. Public tables that give a row
 several partners multiply both. It is at least LEAST, which is many times what a small question takes: others
 who keep the processors busy must not make it late. It is then rounded up to a power of two, so that there are
 few different ones.
@@ -24,6 +25,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Field, fields, parts_of
+from sfumato.queries.letters import patterns
 from sfumato.queries.narrowing import numbers_of
 from sfumato.queries.reading import equality
 from sfumato.queries.relations import (
@@ -58,6 +60,7 @@ PAUSE = 0.025  # seconds from a deadline to the moment at which an answer is sen
 BASE = 0.03  # seconds for a question that reads nothing
 GROUP = 2e-5  # seconds for a public group
 ROW = 2.5e-7  # seconds for a row
+PATTERN = 5e-6  # seconds for a row in which a regular expression is looked for
 PAIR = 1e-7  # seconds for a row that a join makes of one person's
 UNKNOWN = 1_000_000  # rows of a table of which the policy does not say how many there are
 
@@ -72,7 +75,8 @@ def deadline(plan: Plan, policy: Policy, pace: float = 1.0, alike: Alike = lambd
     joins = sum(isinstance(each, (Join, Placed)) for each in all_of(plan.relation))
     shape = (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
     rows, pairs = work.rows(plan.relation), work.pairs(plan.relation)
-    spent = BASE + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape
+    searched = PATTERN * len(patterns(plan.scalars)) * (rows + pairs)
+    spent = BASE + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape + searched
     return rounded(pace * max(LEAST, spent))
 
 
