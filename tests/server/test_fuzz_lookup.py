@@ -418,6 +418,19 @@ if __name__ == "__main__":
         ("-7 / 2", "-3"),
         ("-7 % 2", "-1"),
         ("7.5 % -2", "1.5"),
+        ("'2024-01-01 10:00'::timestamp::date", "2024-01-01"),
+        ("date '2024-03-01' - date '2024-02-01'", "29"),
+        ("date '2024-02-28' + 2", "2024-03-01"),
+        ("date '2024-01-01' = '2024-01-01'", "t"),
+        ("date '2024-01-01' = timestamp '2024-01-01'", "t"),
+        ("'off'::boolean", "f"),
+        ("true = 'yes'", "t"),
+        ("1.55::numeric(10,1)", "1.6"),
+        ("'abc'::varchar(2)", "ab"),
+        ("btrim('xxaxx', 'x')", "a"),
+        ("'1' IS DISTINCT FROM 1", "f"),
+        ("true::text", "true"),
+        ("'a' || true", "atrue"),
     ],
 )
 def test_numbers_without_a_table_are_those_of_postgresql(sql: str, value: str) -> None:
@@ -430,7 +443,17 @@ def test_numbers_without_a_table_are_those_of_postgresql(sql: str, value: str) -
 
 
 @pytest.mark.parametrize(
-    "sql", ["CAST(3000000000 AS INT)", "CAST(40000 AS SMALLINT)", "1e300 * 1e300", "1 / 0"]
+    "sql",
+    [
+        *(
+            "CAST(3000000000 AS INT)",
+            "CAST(40000 AS SMALLINT)",
+            "1e300 * 1e300",
+            "1 / 0",
+            "120::numeric(2,0)",
+        ),
+        *("'maybe'::boolean", "1 BETWEEN SYMMETRIC 2 AND 0", "ARRAY[1,2] || 3", "now() - now()"),
+    ],
 )
 def test_numbers_that_postgresql_does_not_have_are_refused(sql: str) -> None:
     shown = catalog.of(

@@ -209,7 +209,7 @@ class _Translation(PgRules):
                 joins = node.nodes("joins")
                 using = [each.name.lower() for join in joins for each in join.nodes("using")]
                 using += [join.name for join in joins if join.text("method")]  # NATURAL
-                begin = [name.lower() for name in names.sources[0][1]][: len(using)]
+                begin = [name.lower() for _, own in names.sources[:1] for name in own][: len(using)]
                 if of is None and using and using != begin:
                     told = "* puts the columns of USING and NATURAL first in PostgreSQL"
                     self.text.refuse(item, told, "Name the columns.")

@@ -17,6 +17,7 @@ from sfumato.server.catalog import patterns, scalars
 from sfumato.server.catalog.scalars import FUNCTIONS, LETTERS, compare, refused, type_named
 from sfumato.server.catalog.values import (
     BOOL,
+    DATE,
     ELEMENT,
     FLOAT8,
     INT2,
@@ -130,6 +131,8 @@ class Expressions(ABC):
         del outputs
         for ordered in node["order"].nodes() if node.get("order") else []:
             each, down = bare(ordered.this), bool(ordered.arguments.get("desc"))
+            if bool(ordered.arguments.get("nulls_first")) != down:
+                raise refused(f"NULLS {'LAST' if down else 'FIRST'} here")
             if each.kind == "Literal" and each.name.isdecimal():
                 place = int(each.name) - 1
                 if not 0 <= place < len(names):
@@ -177,6 +180,8 @@ class Expressions(ABC):
                 return self._is(node, scope)
             case "In":
                 return self._in(node, scope)
+            case "Between" if node.arguments.get("symmetric"):
+                raise refused("BETWEEN SYMMETRIC")
             case "Between":
                 a, low, high = (self._value(node[name], scope) for name in ("this", "low", "high"))
                 return Evaluator(_Within(a, low, high), BOOL, a.uses | low.uses | high.uses)
@@ -293,6 +298,13 @@ class Expressions(ABC):
         oid = type_of(node["to"])
         self._typed(node.this, oid)
         inner = self._value(node.this, scope)
+        given = [each.text() or each.name for each in node["to"].nodes() if each.kind == "DataTypeParam"]
+        if given:
+            return Evaluator(
+                lambda f: scalars.sized(scalars.cast(inner.of(f), oid, self._catalog), oid, given),
+                oid,
+                inner.uses,
+            )
         return Evaluator(lambda f: scalars.cast(inner.of(f), oid, self._catalog), oid, inner.uses)
 
     def _junction(self, node: Node, scope: CatalogScope) -> Evaluator:
@@ -322,7 +334,7 @@ class Expressions(ABC):
         uses = a.uses | b.uses
         if node.kind.startswith("NullSafe"):
             same = node.kind == "NullSafeEQ"
-            return Evaluator(lambda f: (a.of(f) == b.of(f)) == same, BOOL, uses)
+            return Evaluator(lambda f: _same(a.of(f), b.of(f)) == same, BOOL, uses)
         sign = signs[node.kind]
         if sign == "=":
             return Evaluator(Equal(a, b), BOOL, uses)
@@ -428,8 +440,12 @@ class Expressions(ABC):
                 return None if not is_array else y if x is None else x
             if kind == "DPipe":
                 both = isinstance(x, list) and isinstance(y, list)
-                return self._bounded([*x, *y] if both else text_of(x) + text_of(y))
+                if isinstance(x, list) != isinstance(y, list):
+                    raise refused("an array beside a single value")
+                return self._bounded([*x, *y] if both else scalars.worded(x) + scalars.worded(y))
             x, y = scalars.alike(x, y)
+            if {type(x), type(y)} & scalars.MOMENTS:
+                return scalars.moved(kind, x, y)
             if isinstance(x, (str, list)) or isinstance(y, (str, list)):
                 raise refused("arithmetic with texts")
             if kind in ("Div", "Mod") and y == 0:
@@ -442,6 +458,8 @@ class Expressions(ABC):
                 return self._bounded(_computed(kind, x, y))
 
         oid = (a.oid if a.oid in ELEMENT else TEXT) if kind == "DPipe" else _wider(a.oid, b.oid)
+        if kind in ("Add", "Sub") and DATE in (a.oid, b.oid):
+            oid = INT4 if a.oid == b.oid else DATE
         return Evaluator(value, oid, a.uses | b.uses)
 
     def _case(self, node: Node, scope: CatalogScope) -> Evaluator:
@@ -535,7 +553,7 @@ class Expressions(ABC):
                     if sum(map(len, shown)) + len(sign) * len(shown) > LONGEST_VALUE:
                         raise refused("a value so long")
                     return sign.join(shown) if known else None
-                case "bool_and" | "logical_and" | "every":
+                case "bool_and" | "logical_and" | "every" | "logicaland":
                     return all(known) if known else None
                 case "bool_or" | "logical_or":
                     return any(known) if known else None
@@ -650,6 +668,11 @@ def aggregates(node: Node) -> bool:
         or (each.called and each.kind != "Anonymous" and function_of(each)[0] in AGGREGATES)
         for each in own(node)
     )
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether both are nothing, or equal."""
+    return a is b if a is None or b is None else compare("=", a, b) is True
 
 
 def in_order(

@@ -310,10 +310,13 @@ class Lookup(Expressions):
         columns = [each.name for each in alias.nodes("columns")] if alias is not None else []
 
         def series(frame: Frame) -> list[Row]:
-            ends = [int(value.of(frame)) for value in values[:2]]
-            if ends[1] - ends[0] > LONGEST_SERIES:
+            given = [value.of(frame) for value in values]
+            if any(not isinstance(each, int) for each in given):
+                raise refused("a series of anything but integers")
+            start, end, step = [*given, 1][:3]
+            if not step or abs(end - start) // abs(step) > LONGEST_SERIES:
                 raise refused("a series this long")
-            return [(n,) for n in range(ends[0], ends[1] + 1)]
+            return [(n,) for n in range(start, end + (1 if step > 0 else -1), step)]
 
         def unnested(frame: Frame) -> list[Row]:
             return [(each,) for each in values[0].of(frame) or ()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import sfumato
@@ -63,8 +63,58 @@ def refused(what: str) -> Unsupported:
 # Comparing --------------------------------------------------------------------------------------------
 
 
+MOMENTS = {datetime.date, datetime.datetime}
+_TRUTHS = {
+    **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
+    **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
+}
+
+
+def _at_midnight(day: datetime.date) -> datetime.datetime:
+    is_moment = isinstance(day, datetime.datetime)
+    return day if is_moment else datetime.datetime(day.year, day.month, day.day)  # type: ignore[return-value]
+
+
+def moved(kind: str, x: Any, y: Any) -> Any:
+    """A date and a number of days, or two dates; nothing else is computed with moments here."""
+    if type(x) is type(y) is datetime.date and kind == "Sub":
+        return (x - y).days
+    day, days = (x, y) if isinstance(x, datetime.date) else (y, x)
+    if type(day) is datetime.date and type(days) is int and (kind == "Add" or (kind == "Sub" and day is x)):
+        try:
+            return day + datetime.timedelta(days if kind == "Add" else -days)
+        except OverflowError:
+            pass
+    raise refused("computing with these moments")
+
+
+def worded(value: Any) -> str:
+    """A value that is made a text: a truth value in full."""
+    return str(value).lower() if isinstance(value, bool) else text_of(value)
+
+
+def sized(value: Any, oid: int, given: list[str]) -> Any:
+    """A value cast to a type with sizes: NUMERIC(10, 2), VARCHAR(3)."""
+    if value is None:
+        return None
+    sizes = [int(each) for each in given if each.isascii() and each.isdecimal()]
+    if len(sizes) != len(given) or len(sizes) > 2:
+        raise refused("this type")
+    if oid == NUMERIC and isinstance(value, Decimal) and value.is_finite():
+        scale = sizes[1] if len(sizes) > 1 else 0
+        found = value.quantize(Decimal(1).scaleb(-min(scale, 100)), ROUND_HALF_UP, Context(prec=1000))
+        if abs(found) >= 10 ** (sizes[0] - scale):
+            raise refused("a value outside the range of its type")
+        return found
+    if oid == VARCHAR and isinstance(value, str):
+        return value[: sizes[0]]
+    raise refused("a type with a size")
+
+
 def alike(a: Any, b: Any) -> tuple[Any, Any]:
     """Two values in one type, as PostgreSQL would read a literal beside a number or a truth value."""
+    if {type(a), type(b)} == MOMENTS:
+        a, b = (_at_midnight(each) for each in (a, b))
     if isinstance(a, str) and not isinstance(b, str):
         return _as(a, b), b
     if isinstance(b, str) and not isinstance(a, str):
@@ -76,7 +126,7 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _as(text: str, other: Any) -> Any:
     if isinstance(other, bool):
-        return {"t": True, "true": True, "f": False, "false": False}.get(text.strip().lower(), text)
+        return _TRUTHS.get(text.strip().lower(), text)
     if isinstance(other, Reg):
         return int(text) if text.strip().lstrip("-").isdecimal() else -1 if other.shown != text else other
     if isinstance(other, (int, float, Decimal)):
@@ -88,6 +138,11 @@ def _as(text: str, other: Any) -> Any:
             return None
     if isinstance(other, list):
         return array(text)
+    if isinstance(other, datetime.date):
+        try:
+            return _plainly(text, TIMESTAMP if isinstance(other, datetime.datetime) else DATE)
+        except ValueError:
+            raise refused(f"reading {text[:50]!r} as a moment") from None
     return text
 
 
@@ -157,7 +212,7 @@ def cast(value: Any, oid: int, catalog: Catalog) -> Any:
         found = refused(f"a value outside the range of {catalogs.spoken(oid)}")
         found.sqlstate = "22003"
         raise found from None
-    except (ValueError, TypeError, InvalidOperation):
+    except (ValueError, TypeError, KeyError, InvalidOperation):
         raise refused(f"reading {text_of(value)[:50]!r} as {catalogs.spoken(oid)}") from None
 
 
@@ -168,7 +223,7 @@ def _plainly(value: Any, oid: int) -> Any:
             raise OverflowError
         return whole
     if oid == BOOL:
-        return _as(value, True) if isinstance(value, str) else bool(value)
+        return _TRUTHS[value.strip().lower()] if isinstance(value, str) else bool(value)
     if oid == FLOAT8:
         return float(value)
     if oid == NUMERIC:
@@ -177,11 +232,18 @@ def _plainly(value: Any, oid: int) -> Any:
             raise ValueError
         return number
     if oid == DATE:
-        return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value)[:10])
+        day = (
+            value if isinstance(value, datetime.date) else datetime.datetime.fromisoformat(str(value).strip())
+        )
+        return day.date() if isinstance(day, datetime.datetime) else day
     if oid in (TIMESTAMP, TIMESTAMPTZ):
-        is_moment = isinstance(value, datetime.datetime)
-        return value if is_moment else datetime.datetime.fromisoformat(str(value)).replace(tzinfo=None)
-    return text_of(value) if oid in LETTERS else value
+        if isinstance(value, datetime.date):
+            return _at_midnight(value)
+        moment = datetime.datetime.fromisoformat(str(value).strip())
+        if oid == TIMESTAMPTZ and moment.tzinfo is not None:
+            moment = moment.astimezone(datetime.UTC)
+        return moment.replace(tzinfo=None)
+    return worded(value) if oid in LETTERS else value
 
 
 def _rounded(value: Any) -> int:
@@ -328,8 +390,8 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "substring": (TEXT, _part),
     "substr": (TEXT, _part),
     "left": (TEXT, _strict(lambda text, count: str(text)[: int(count)])),
-    "trim": (TEXT, _strict(lambda text, *_: str(text).strip())),
-    "btrim": (TEXT, _strict(lambda text, *_: str(text).strip())),
+    "trim": (TEXT, _strict(lambda text, signs=" ": str(text).strip(str(signs)) if signs else text)),
+    "btrim": (TEXT, _strict(lambda text, signs=" ": str(text).strip(str(signs)) if signs else text)),
     "split_part": (
         TEXT,
         _strict(lambda text, by, n: dict(enumerate(str(text).split(by), 1)).get(int(n), "")),
