@@ -71,7 +71,7 @@ def command(
 ) -> None:
     """Write a commented policy for DATABASE, a DuckDB file or a folder of Parquet files, from its schema.
 
-    Whatever the options leave open is asked in a terminal; otherwise it is left as a comment
+    In a terminal, it prompts for anything the options leave open; otherwise it is left as a comment
     to fill in. Bounds and keys come from you, never from the data: a bound read from the data would reveal
     somebody's extreme value.
     """
@@ -161,7 +161,7 @@ def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str
     unit = answers.units.get(table)
     if unit is None:
         lines += [
-            '# Whom does a row belong to? Name the column, or write "row" if every person has one row.',
+            '# Which column identifies the person? Name it, or write "row" if every person has one row.',
             '# unit = "..."',
         ]
     else:
@@ -223,7 +223,9 @@ def _ask(schema: Mapping[str, tuple[Found, ...]], answers: Answers, epsilon: str
         click.echo(f": {', '.join(names)}")
         choice = click.Choice([*names, "row", "public", "skip"])
         said = click.prompt(
-            "  Whom does a row belong to? (a column, row, public or skip)", type=choice, show_choices=False
+            "  Which column identifies the person? (a column, row, public or skip)",
+            type=choice,
+            show_choices=False,
         )
         if said == "skip":
             answers.left_out.add(table)

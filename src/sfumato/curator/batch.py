@@ -58,9 +58,9 @@ class Batch(Asked):
         if any(question.database is not self.database for question in self.questions):
             raise InvalidParameter("questions", "of two databases", "ask those of one database together")
         if any(question.tuning is not None for question in self.questions):
-            raise InvalidParameter("questions", "with tune", "tune first (db.tune), or ask each by itself")
+            raise InvalidParameter("questions", "with tune", "tune first (db.tune), or ask each separately")
         if any(not question.stands_alone for question in self.questions):
-            advice = "ask that text by itself: its questions are one charge"
+            advice = "ask that text separately: its questions are one charge"
             raise InvalidParameter("questions", "with a text that is made of several", advice)
         if len({question.dialect for question in self.questions}) > 1:
             raise InvalidParameter("questions", "in two dialects", "write all of a batch in one")

@@ -29,7 +29,7 @@ def private_keys(plan: Plan, policy: Policy, total: Guarantee, sql: str) -> Unsu
         some = "let the owner give the budget a delta"
     return Unsupported(
         f"the values of {names} are private: nobody declared which ones exist, and without a delta none "
-        "can be shown, since one that a single person has would give that person away",
+        "can be shown, because a value that only one person has would reveal that person",
         f"List the ones you want (WHERE {names} IN (...)), let the owner declare keys in "
         f"{policy.file}, or {some}.",
         sql=sql,
@@ -66,5 +66,6 @@ def mixed(policy: Policy) -> str:
     found = "; ".join(map(str, there))
     return (
         f"They are: {found}. What is promised about one says nothing about another. If all columns name the "
-        f"same people, add this; what names others goes into a list of its own:\n\n{units.suggested(there)}"
+        f"same people, add this; columns that identify other people go into a separate list:\n\n"
+        f"{units.suggested(there)}"
     )

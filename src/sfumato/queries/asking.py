@@ -358,9 +358,9 @@ class Asking:
         if node.kind == "ApproxDistinct":
             return self.distinct([inner_node], node, condition, skip=True)
         if node.kind == "AnyValue":
-            told = f"{word(node)} would be a value of one person"
+            told = f"{word(node)} would reveal the value of one person"
             text.refuse(
-                node, told, "In a subquery with GROUP BY the person it is answered; else use MODE or MIN."
+                node, told, "Use it in a subquery with GROUP BY the person; otherwise use MODE or MIN."
             )
         if node.kind in ("LogicalOr", "LogicalAnd"):
             text.refuse(

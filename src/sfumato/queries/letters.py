@@ -129,7 +129,7 @@ def patterns(scalars: Iterable[Scalar]) -> set[Scalar]:
 def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant:
     found = reader.value(node, scope)
     if not isinstance(found, Constant) or not isinstance(found.value, str) or len(found.value) > most:
-        told = f"a text of at most {most} letters is needed here"
+        told = f"this must be a string literal of at most {most} characters"
         reader.text.refuse(node, told, "Write it out: 'abc'")
     return found
 
@@ -145,12 +145,12 @@ def _check_put(reader: RowReader, node: Node, by: Constant, groups: int) -> None
             if groups
             else "Write no backslash but \\0."
         )
-        reader.text.refuse(node, "the replacement names a group that the pattern has not", advice)
+        reader.text.refuse(node, "the replacement refers to a group that is not in the pattern", advice)
 
 
 def _pattern(reader: RowReader, node: Node) -> Constant:
     if node.kind != "Literal" or not node.arguments.get("is_string"):
-        reader.text.refuse(node, "the pattern is not a text", "Write it out: '^[A-Z]'")
+        reader.text.refuse(node, "the pattern is not a string literal", "Write it out: '^[A-Z]'")
     if _groups(node.text()) is None:
         reader.text.refuse(
             node,

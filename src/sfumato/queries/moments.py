@@ -75,7 +75,7 @@ def shifted(reader: RowReader, node: Node, scope: Scope) -> Scalar | None:
     if sign == -1 and kinds == ["date", "date"]:
         return reader.call(node, "diff", constant("day", "text"), parts[1], parts[0])
     if {"date", "timestamp"} & set(kinds):
-        told = "dates and timestamps are not computed with like this"
+        told = "this operation on dates is not supported"
         reader.text.refuse(node, told, "Write: DATE_DIFF('day', earlier, later), or x + INTERVAL '1' DAY")
     return None
 
@@ -161,7 +161,7 @@ def age(reader: RowReader, node: Node, unit: str, parts: list[Node], scope: Scop
     if len(values) == 1:
         values = [_today(reader, node), *values]
     if unit not in ("year", "month") or any(each.domain.kind != "date" for each in values):
-        told = "of an age, the full years or months between two dates are known here"
+        told = "only full years or months can be extracted from AGE"
         reader.text.refuse(node, told, "Write: EXTRACT(YEAR FROM AGE(a, b)), or DATE_DIFF('day', b, a)")
     months = full_months(reader, node, *values)
     return reader.call(node, "//" if unit == "year" else "%", months, constant(12, "integer"))
@@ -233,7 +233,9 @@ def written(reader: RowReader, node: Node, moment: Scalar, form: Node) -> Scalar
     """STRFTIME(x, '%Y-%m'): a date or a moment as a text."""
     given = bare(form)
     if given.kind != "Literal" or not given.arguments.get("is_string"):
-        reader.text.refuse(form, "the format is not a text", "Write for example: STRFTIME(x, '%Y-%m')")
+        reader.text.refuse(
+            form, "the format is not a string literal", "Write for example: STRFTIME(x, '%Y-%m')"
+        )
     if "\0" in given.text():
         reader.text.refuse(form, "that text holds a zero byte", "Remove it.")
     if moment.domain.kind not in ("date", "timestamp"):

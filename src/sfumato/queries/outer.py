@@ -495,7 +495,7 @@ class MadeReader:
             self.text.allow(node.expression, above=True)
             inner = self.call(node.this, scope)
             if inner.word == "filter":
-                self.refuse(node, "FILTER stands twice here", "Write one condition with AND.")
+                self.refuse(node, "there are two FILTER clauses", "Write one condition with AND.")
             return self.plain("filter", inner.kind, [inner, self.truth(node.expression.this, scope)])
         if node.kind == "IgnoreNulls":
             return self.call(node.this, scope)
@@ -607,7 +607,7 @@ class MadeReader:
             known = self.windows[named.name.lower()]
             if known.get("alias") or node.get("order") or node.get("spec") or node.nodes("partition_by"):
                 told = "Write it out: OVER (PARTITION BY ... ORDER BY ...)"
-                self.refuse(node, "a named window takes no more parts here", told)
+                self.refuse(node, "a named window cannot be extended here", told)
             node = known
         inside = scope
         partition = tuple(self.value(each, inside) for each in node.nodes("partition_by"))
@@ -660,7 +660,9 @@ class MadeReader:
             if by.kind == "Literal" and not by.arguments.get("is_string") and items:
                 if not by.text().isdecimal() or not 1 <= int(by.text()[:5]) <= len(items):
                     self.refuse(
-                        by, "that position is not in the SELECT list", f"Count from 1 to {len(items)}."
+                        by,
+                        "that position is not in the SELECT list",
+                        f"Write a position from 1 to {len(items)}.",
                     )
                 found.append(MadeOrder(items[int(by.text()) - 1][1], *ways))
                 continue

@@ -386,7 +386,7 @@ class PgRules:
         if kind.name == "float8":
             self.text.refuse(
                 node,
-                "PostgreSQL makes a numeric of a double by way of its first 15 digits",
+                "PostgreSQL converts a double to numeric using its first 15 digits",
                 "Leave the cast out, or round with ROUND(x, 2).",
             )
         if not given:
@@ -435,7 +435,7 @@ class PgRules:
     def _refuse_rounded(self, node: Node) -> None:
         self.text.refuse(
             node,
-            "PostgreSQL rounds a quotient of decimals to digits of its own, and here they would matter",
+            "PostgreSQL rounds a quotient of decimals to its own number of digits, which would matter here",
             "Divide last, or use doubles: CAST(a AS DOUBLE PRECISION) / b.",
         )
 

@@ -189,7 +189,7 @@ class Windowing:
             self.reader.text.allow(spec, above=True)
             if node.get("order") or node.get("spec") or node.nodes("partition_by") or spec.get("alias"):
                 self.refuse(
-                    node, "a named window takes no more parts here", "Write it out: OVER (PARTITION BY ...)"
+                    node, "a named window cannot be extended here", "Write it out: OVER (PARTITION BY ...)"
                 )
         keys = [self.reader.raw(each, self.scope) for each in spec.nodes("partition_by")]
         if not any(map(self.reader.is_one_persons, keys)):

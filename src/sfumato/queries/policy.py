@@ -337,7 +337,7 @@ class _PolicyReader:
         """What `sfumato tune` wrote."""
         if body is None:
             return None
-        advice = "Let `sfumato tune` write this section; to be rid of it, remove it."
+        advice = "Let `sfumato tune` write this section; to undo the tuning, delete it."
         if not isinstance(body, dict) or "rows" not in body:
             raise self.error(where, "this is not what `sfumato tune` writes", advice)
         rows = self.measured((*where, "rows"), body["rows"])
@@ -361,7 +361,7 @@ class _PolicyReader:
         return Tuning(rows, tuple(found))
 
     def measured(self, where: tuple[str, ...], body: Any) -> Measured:
-        advice = "Let `sfumato tune` write this section; to be rid of it, remove it."
+        advice = "Let `sfumato tune` write this section; to undo the tuning, delete it."
         people = body.get("people") if isinstance(body, dict) else None
         epsilon = _fraction(body.get("epsilon")) if isinstance(body, dict) else Fraction(0)
         is_list = isinstance(people, list) and 2 <= len(people) <= 80
@@ -396,7 +396,11 @@ class _PolicyReader:
             if column.kind not in ("integer", "text"):
                 raise self.error(where, f"{name}.{key} is a {column.kind} column", "Use integers or text.")
             if target.name in seen:
-                raise self.error(where, "the references form a cycle", "End them at a person.")
+                raise self.error(
+                    where,
+                    "the references form a cycle",
+                    "The last table must have a person column as its unit.",
+                )
             seen.add(target.name)
             table = target
 

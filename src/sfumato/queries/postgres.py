@@ -390,7 +390,7 @@ class _Translation(PgRules):
                 and number != int(number)
                 and len(number.normalize().as_tuple().digits) > DIGITS
             ):
-                told = "this number has more digits than are computed with"
+                told = "this number has too many digits"
                 self.text.refuse(
                     each, told, f"Write at most {DIGITS} digits, or CAST(... AS DOUBLE PRECISION)."
                 )
@@ -409,7 +409,7 @@ class _Translation(PgRules):
         """1e-1 is a decimal in PostgreSQL, as 0.1 is."""
         if node.arguments.get("is_string"):
             if re.fullmatch(r"\d{4}-\d\d-\d\d[ T].*\.\d{7,}.*", node.text()):
-                told = "PostgreSQL rounds a moment to six decimals of a second"
+                told = "PostgreSQL rounds a timestamp to six decimals of a second"
                 self.text.refuse(node, told, "Write at most six.")
             return node, UNKNOWN
         written = node.text()

@@ -324,7 +324,7 @@ class Reader:
         low, high = found.domain.low, found.domain.high
         is_near = low is not None and high is not None and low >= 1 and high <= 10_000
         if found.domain.kind != "integer" or not is_near:
-            told = "the place where the text begins may be below 1, or is not known to be a whole number"
+            told = "the start position may be below 1, or is not known to be a whole number"
             self.text.refuse(node, told, "Write a number, or for example: STRPOS(x, '@') + 1")
         return found
 
@@ -524,7 +524,9 @@ class Reader:
             case kind if kind in _TEXT_CONDITIONS:
                 pattern = self.value(node.expression, scope)
                 if not isinstance(pattern, Constant):
-                    text.refuse(node.expression, "the pattern is not a text", "Write it out: LIKE 'abc%'")
+                    text.refuse(
+                        node.expression, "the pattern is not a string literal", "Write it out: LIKE 'abc%'"
+                    )
                 found = self.call(node, _TEXT_CONDITIONS[kind], self.raw(node.this, scope), pattern)
                 return self.call(node, "not", found) if node.arguments.get("negate") else found
         found = self.raw(node, scope)
@@ -560,7 +562,7 @@ class Reader:
             return self.call(node, operator, a, b)
         apart = self.call(node, "-", clamped(a), clamped(b))
         if apart.domain.scale is None:
-            told = "these numbers have more digits than are compared"
+            told = "these numbers have too many digits"
             self.text.unusable(Misread(told, "Compare doubles: CAST(x AS DOUBLE) > y"), node)
         return self.call(node, operator, apart, constant(0.0, "number", 0))
 
@@ -574,7 +576,7 @@ class Reader:
             return
         digits = inner.text().strip("0.").replace(".", "") if "." in inner.text() else inner.text().strip("0")
         if len(digits) > DIGITS:
-            told = "this number has more digits than are compared"
+            told = "this number has too many digits"
             self.text.unusable(Misread(told, f"Write at most {DIGITS} digits."), node)
 
     def operand(self, node: Node, scope: Scope) -> Scalar:

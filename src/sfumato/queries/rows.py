@@ -214,7 +214,7 @@ class FromReader:
             )
         if unit_kind(relation) != unit_kind(other.relation):
             told = f"one table identifies people by {value.domain.kind}, one by {other_value.domain.kind}"
-            self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
+            self.text.refuse(node, told, "They cannot be compared; ask about each table separately.")
         return Among(relation, None, other.relation, None, negated)
 
     def among_own(
@@ -229,7 +229,7 @@ class FromReader:
         """The rows whose value is among those of the same person."""
         if unit_kind(relation) != unit_kind(other):
             told = "the tables identify people by different types"
-            self.text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
+            self.text.refuse(node, told, "They cannot be compared; ask about each table separately.")
         return Among(relation, value, other, other_value, negated)
 
     def exists(
@@ -264,7 +264,7 @@ class FromReader:
             if len(inner) != 1 or any(
                 self.knows(each, own) for one in outer for each in one.walk() if _named(each)
             ):
-                told = "this condition compares rows of both queries by something else than equality"
+                told = "this condition compares rows of both queries with an operator other than ="
                 text.refuse(part, told, "Compare with =, or add up rows of each person in a subquery first.")
             pairs.append((self.reader.operand(outer[0], scope), self.reader.operand(inner[0], own)))
         if kept:
@@ -342,11 +342,11 @@ class FromReader:
         if pair is None or not all(map(is_own, pair)) or not _across(pair, numbers_of(right.relation)):
             advice = "Join two subqueries with GROUP BY the person, first in FROM, on the person alone."
             text.refuse(
-                node.this, "which rows of this FULL JOIN have no partner depends on everybody", advice
+                node.this, "which rows of this FULL JOIN have no match depends on other people's rows", advice
             )
         if unit_kind(left.relation) != unit_kind(right.relation):
             told = "the tables identify people by different types"
-            text.refuse(node, told, "They cannot be compared; ask about each table by itself.")
+            text.refuse(node, told, "They cannot be compared; ask about each table separately.")
         relation, person, columns = on_both_sides(left, right, lambda: self.number(node))
         using = {each.name: person for each in node.nodes("using")}
         merged = frozenset(name.lower() for name in using)
@@ -434,7 +434,7 @@ class FromReader:
             if outer:
                 text.refuse(
                     node,
-                    "which rows of the public table have no match depends on everybody",
+                    "which rows of the public table have no match depends on everybody's rows",
                     "Put the table of people on the left of LEFT JOIN.",
                 )
             left, other, inside = other, left, numbers_of(left)
@@ -643,10 +643,12 @@ class FromReader:
         if first.relation.public != second.relation.public or (
             first.relation.by_person != second.relation.by_person
         ):
-            text.refuse(node, "the parts of UNION ALL are about different units", "Ask about each by itself.")
+            text.refuse(
+                node, "the parts of UNION ALL are about different units", "Ask about each separately."
+            )
         if len({unit_kind(part.relation) for part in parts}) > 1:
             told = "one part identifies people by numbers, the other by text: 5 and '5' would be one person"
-            text.refuse(node, told, "Ask about each by itself.")
+            text.refuse(node, told, "Ask about each separately.")
         if not first.relation.by_person and first.relation.tables & second.relation.tables:
             text.refuse(
                 node, "a row that is a unit would appear twice", "Use OR in WHERE instead of UNION ALL."

@@ -71,5 +71,7 @@ def positional(node: Node, items: list[Node], text: Text) -> Node:
     """The selected expression that a number counts to."""
     told = node.text()
     if node.arguments.get("is_string") or not told.isdecimal() or not 1 <= int(told[:5]) <= len(items):
-        text.refuse(node, "that position is not in the SELECT list", f"Count from 1 to {len(items)}.")
+        text.refuse(
+            node, "that position is not in the SELECT list", f"Write a position from 1 to {len(items)}."
+        )
     return items[int(told) - 1]

@@ -207,15 +207,18 @@ _KNOWN = (
 _OTHERWISE = {
     "HISTOGRAM": "Count each value: SELECT x, COUNT(*) ... GROUP BY x",
     "ENTROPY": "Count each value, SELECT x, COUNT(*) ... GROUP BY x, and compute it from the counts.",
-    **dict.fromkeys(("SKEWNESS", "KURTOSIS"), "Ask for AVG(POWER(x, 3)) beside AVG(x) and VARIANCE(x)."),
+    **dict.fromkeys(
+        ("SKEWNESS", "KURTOSIS"),
+        "Ask for AVG(POWER(x, 3)), AVG(x) and VARIANCE(x), and compute it from these.",
+    ),
     **dict.fromkeys(
         ("LISTAGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG", "LIST"),
-        "Values of single people are not listed: GROUP BY x lists those that many share.",
+        "Individual values are never listed. To list those that many people share: GROUP BY x",
     ),
     "PRODUCT": "Add up logarithms: EXP(SUM(LN(x)))",
     **dict.fromkeys(
         ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH"),
-        "Leave it out: beside every number n stand n_low and n_high.",
+        "Leave it out: every number n already comes with n_low and n_high.",
     ),
 }
 

@@ -622,7 +622,7 @@ class Splitter:
             if each.kind == "Literal":
                 if not each.text().isdecimal() or not 1 <= int(each.text()[:5]) <= len(listed):
                     told = "that position is not in the SELECT list"
-                    self.text.refuse(each, told, f"Count from 1 to {len(listed)}.")
+                    self.text.refuse(each, told, f"Write a position from 1 to {len(listed)}.")
                 item = listed[int(each.text()) - 1][1]
                 if isinstance(item, Made):
                     keys.append(item)

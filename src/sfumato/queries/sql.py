@@ -166,7 +166,7 @@ _NOT_IN_POSTGRES = (
     ),
     (r"\|/", "the operators |/ and ||/ are not supported", "Write: SQRT(x)"),
     (r"==", "== is not an operator of PostgreSQL", "Write: ="),
-    (r",\s*FROM\b", "a comma stands before FROM", "Remove it."),
+    (r",\s*FROM\b", "there is a comma before FROM", "Remove it."),
 )
 
 

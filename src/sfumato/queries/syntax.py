@@ -315,6 +315,39 @@ _CALLED = {
     "LengthOfTime": "the difference",
     "Window": "OVER",
     "SimilarTo": "SIMILAR TO",
+    **dict.fromkeys(
+        ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitwiseLeftShift", "BitwiseRightShift"),
+        "an operator on bits",
+    ),
+    "Bracket": "indexing with [ ]",
+    "Dot": "a name with a point",
+    "AtTimeZone": "AT TIME ZONE",
+    "NullSafeEQ": "IS NOT DISTINCT FROM",
+    "NullSafeNEQ": "IS DISTINCT FROM",
+    "TryCast": "TRY_CAST",
+    "Placeholder": "a parameter without a value",
+    "Parameter": "a parameter",
+    **dict.fromkeys(
+        ("ByteString", "HexString", "BitString", "RawString", "UnicodeString"), "a string with a prefix"
+    ),
+    "Tuple": "a list in parentheses, (a, b),",
+    "Subquery": "a subquery",
+    "Escape": "ESCAPE",
+    "Identifier": "a name in this place",
+    "WindowSpec": "a window frame",
+    **dict.fromkeys(("JSONExtract", "JSONExtractScalar"), "the operator ->"),
+    "Columns": "COLUMNS",
+    "Lambda": "a function without a name",
+    "EQ": "a comparison",
+    "NEQ": "a comparison",
+    "pivots": "PIVOT",
+    "laterals": "LATERAL VIEW",
+    "exclude": "EXCLUDE",
+    "limit_options": "a percentage or WITH TIES",
+    "position": "LEADING, TRAILING or BOTH",
+    "expressions": "a further argument",
+    "this": "ORDER BY",
+    "count": "a further argument",
     "Pow": "raising to a power (^, POWER)",
     "RegexpLike": "matching a regular expression (~)",
     "Rand": "RANDOM()",
@@ -325,6 +358,41 @@ _CALLED = {
     "locks": "FOR UPDATE",
     "sample": "TABLESAMPLE",
     "db": "a schema",
+}
+_WORDS = {  # of SQL, that the parser calls nearly so
+    kind: kind.upper()
+    for kind in (
+        *("Select", "Union", "Intersect", "Except", "Join", "Where", "Having", "Limit", "Offset", "Distinct"),
+        *(
+            "In",
+            "Between",
+            "Like",
+            "ILike",
+            "Exists",
+            "Case",
+            "Cast",
+            "Filter",
+            "Values",
+            "Interval",
+            "Rollup",
+        ),
+        *("Cube", "With", "From", "Alias", "Column", "Star", "Array", "Fetch", "Qualify", "Lateral", "Pivot"),
+        *(
+            "Insert",
+            "Update",
+            "Delete",
+            "Create",
+            "Drop",
+            "Attach",
+            "Detach",
+            "Pragma",
+            "Copy",
+            "Set",
+            "Show",
+        ),
+        *("Describe", "Use", "Merge", "Alter", "Grant", "Kill", "Analyze", "Collate", "Any", "All", "Glob"),
+        *("And", "Or", "Not", "Is", "Neg", "Case", "If", "Null", "Boolean", "Unnest", "Struct", "Map"),
+    )
 }
 # What to write instead, by the argument or the node that was refused.
 INSTEAD = {
@@ -399,4 +467,4 @@ class Text:
 
 def word(node: Node) -> str:
     """What to call a node in a message."""
-    return _CALLED.get(node.kind) or node.called or node.kind.upper()
+    return _CALLED.get(node.kind) or node.called or _WORDS.get(node.kind, "this expression")
