@@ -50,7 +50,7 @@ TOO_SLOW = 10.0  # seconds for one question of one small database
 TOO_LARGE = 2.0**44  # beyond this the grammar does not multiply on: sums would not fit their bits
 
 FEATURES = (
-    *("COUNT(*)", "COUNT(x)", "COUNT(DISTINCT x)", "COUNT(DISTINCT unit)", "SUM", "AVG"),
+    *("COUNT(*)", "COUNT(x)", "COUNT(DISTINCT x)", "COUNT(DISTINCT unit)", "SUM", "AVG", "SUM(DISTINCT x)"),
     *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "MIN", "MAX", "MEDIAN"),
     *("QUANTILE_CONT", "PERCENTILE_CONT", "MODE", "COUNT_IF", "FILTER", "COVAR_POP", "COVAR_SAMP", "CORR"),
     *("arithmetic on aggregates", "HAVING", "ORDER BY", "LIMIT", "GROUP BY", "GROUP BY expression"),
@@ -58,8 +58,9 @@ FEATURES = (
     *("LEAST", "GREATEST", "COALESCE", "NULLIF", "comparison", "BETWEEN", "IN list", "IS NULL", "AND", "OR"),
     *("NOT", "LIKE", "ILIKE", "LOWER", "UPPER", "LENGTH", "SUBSTRING", "LEFT", "RIGHT", "TRIM", "CONCAT"),
     *("||", "STARTS_WITH", "EXTRACT", "YEAR", "MONTH", "DATE_TRUNC", "DATE_DIFF", "CAST", "WIDTH_BUCKET"),
-    *("subquery", "WITH", "UNION ALL", "JOIN private", "LEFT JOIN private", "JOIN public"),
+    *("subquery", "WITH", "UNION ALL", "JOIN private", "LEFT JOIN private", "FULL JOIN private"),
     *(
+        "JOIN public",
         "LEFT JOIN public",
         "JOIN USING",
         "unit IN",
@@ -505,6 +506,7 @@ class Grammar:
             ("COUNT(*)", 4),
             ("COUNT(x)", 2),
             ("COUNT(DISTINCT x)", 1),
+            ("SUM(DISTINCT x)", 0.6),
             ("COUNT(DISTINCT unit)", 2 if relation.unit else 0),
             ("SUM", 4),
             ("AVG", 3),
@@ -525,6 +527,8 @@ class Grammar:
             sql = f"COUNT({self._any_value(columns).sql})"
         elif form == "COUNT(DISTINCT x)":
             sql = f"COUNT(DISTINCT {self._any_value(columns).sql})"
+        elif form == "SUM(DISTINCT x)":
+            sql = f"SUM(DISTINCT {self._step(columns, 1).sql})"
         elif form == "COUNT(DISTINCT unit)":
             assert relation.unit is not None
             sql = f"COUNT(DISTINCT {relation.unit.sql})"
@@ -984,6 +988,8 @@ class Grammar:
             self._use("JOIN private")
             sql = f"{left.sql} JOIN {right.sql} ON {here.sql} = {there.sql}"
             return Relation(sql, (*left.columns, *right.columns), "person", left.rows)
+        if self._often(0.2):
+            return self._full_join(depth)
         left, right = self._relation(depth - 1), self._relation(self.rng.choice([0, depth - 1]))
         if left.unit is None or right.unit is None or " JOIN " in left.sql or " JOIN " in right.sql:
             return self._public_join(depth)
@@ -1006,6 +1012,26 @@ class Grammar:
         )
         kept = tuple(e for e in columns if e.name != b.name or e.role == "unit")  # the unit once
         return Relation(f"{left.sql} {word} {right.sql} {on}", kept, "person", left.rows * right.rows)
+
+    def _full_join(self, depth: int) -> Relation:
+        """Of two sides with one row for every person: whoever is on either."""
+        sides = []
+        for _ in range(2):
+            inner = self._relation(depth - 1)
+            if inner.unit is None or " JOIN " in inner.sql:
+                return inner
+            sql, value = self._inner(inner)
+            where = self._where(inner, 0.5)
+            select = f"SELECT {inner.unit.sql}, {sql} AS {value.name} FROM {inner.sql}{where}"
+            found = self._derived(f"{select} GROUP BY {inner.unit.sql}", [inner.unit, value], inner)
+            sides.append(self._aliased(found))
+        left, right = sides
+        assert left.unit is not None
+        assert right.unit is not None
+        self._use("FULL JOIN private")
+        on = f"ON {left.unit.sql} = {right.unit.sql}"
+        columns = tuple(e for e in (*left.columns, *right.columns) if e.role != "unit")
+        return Relation(f"{left.sql} FULL JOIN {right.sql} {on}", columns, "person", 1)
 
     def _public_join(self, depth: int) -> Relation:
         public = [table for table in self.policy.tables if table.public and table.columns]

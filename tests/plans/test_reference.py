@@ -23,7 +23,7 @@ from tests.support import CLINIC_COLUMNS, COLUMNS
 from sfumato.errors import QueryRefused
 from sfumato.queries import notation
 from sfumato.queries.cells import PARTS, Combination, Counted
-from sfumato.queries.measures import ByRows
+from sfumato.queries.histograms import ByRows
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.statement import parse
 from sfumato.sources import lower as lowering

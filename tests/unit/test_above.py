@@ -71,6 +71,16 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 QUESTIONS = (
+    "SELECT MIN(day), MAX(day) FROM sales",
+    "SELECT region, MAX(day) - MIN(day) AS days, MIN(day) AS a FROM sales GROUP BY region ORDER BY region",
+    "SELECT ROUND(GEOMEAN(amount + 1), 2) AS g, SUM(DISTINCT amount) AS s FROM sales",
+    "SELECT FLOOR(COUNT(*) * 0.29 * 100) AS f, CAST(COUNT(*) * 0.00125 AS INTEGER) AS c FROM sales",
+    "SELECT ROUND(n * 1.005, 2) AS r, CEIL(n * 0.07) AS c FROM (SELECT COUNT(*) AS n FROM sales)",
+    "SELECT DISTINCT ON (region) region, kind, SUM(amount) AS s FROM sales GROUP BY region, kind "
+    "ORDER BY region, s",
+    "SELECT region, kind, COUNT(*) AS n FROM sales WHERE (region, kind) IN (('north', 'a'), ('south', 'b'), "
+    "('south', 'c')) GROUP BY region, kind HAVING COUNT(*) > 0 ORDER BY 1, 2",
+    "SELECT MAX(day) + 3 AS later, MIN(day) - INTERVAL 1 MONTH AS before FROM sales",
     "SELECT region, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER () AS share FROM sales GROUP BY region",
     "SELECT region, COUNT(*) * 100.0 / (SELECT COUNT(*) FROM sales) AS pct FROM sales GROUP BY region",
     "WITH m AS (SELECT region, COUNT(*) AS n FROM sales GROUP BY region) SELECT AVG(n), MAX(n), SUM(n) "

@@ -670,6 +670,8 @@ QUESTIONS = (
     "SELECT COUNT(*) FROM (SELECT a.* FROM a) AS f",
 )
 # What stands around a row among the rows of its person, and the first of these rows.
+MANY = "(SELECT id, COUNT(*) AS n FROM a WHERE v > 0 GROUP BY id) AS x"
+OTHERS = "(SELECT id, MAX(q) AS m, ANY_VALUE(q) AS q FROM b GROUP BY id) AS y"
 ONE_PERSON = (
     "SELECT COUNT(*), SUM(v) FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY id ORDER BY visit) AS"
     " r FROM s) WHERE r = 1",
@@ -714,6 +716,17 @@ ONE_PERSON = (
     " ARG_MIN(v, visit) < 6) GROUP BY w",
     "SELECT COUNT(*) FROM (SELECT id, MIN(d) AS first, MAX(d) AS last FROM s GROUP BY id) WHERE last -"
     " first > 30",
+    f"SELECT COUNT(*), COUNT(x.n), COUNT(y.m), SUM(n), COUNT(DISTINCT x.id) FROM {MANY} FULL JOIN {OTHERS}"
+    " ON x.id = y.id",
+    "SELECT COUNT(DISTINCT id), COUNT(*) FILTER (WHERE y.id IS NULL), COUNT(*) FILTER (WHERE x.id IS NULL)"
+    f" FROM {MANY} FULL OUTER JOIN {OTHERS} USING (id)",
+    "SELECT CASE WHEN x.id IS NULL THEN 'b' WHEN y.id IS NULL THEN 'a' ELSE 'both' END AS k, COUNT(*)"
+    f" FROM {MANY} FULL JOIN {OTHERS} ON y.id = x.id GROUP BY k",
+    "SELECT SUM(v) FROM (SELECT DISTINCT ON (id) id, v FROM a ORDER BY id, v DESC)",
+    "SELECT COUNT(*), SUM(v) FROM (SELECT id, v FROM a QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY v)"
+    " < 3)",
+    "SELECT SUM(DISTINCT v), COUNT(*) FROM a",
+    "SELECT w, SUM(DISTINCT v) FILTER (WHERE v > 2) FROM a GROUP BY w",
 )
 # What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).
 LEFT = "FROM a LEFT JOIN (SELECT id, {} FROM b) AS b ON a.id = b.id"
@@ -952,6 +965,7 @@ def used(plan: Plan) -> set[str]:
 # An engine only estimates APPROX_COUNT_DISTINCT.
 NEVER = {
     *("DateTrunc", "Quantile", "Week", "WeekOfYear", "CurrentDate", "CurrentTimestamp", "ApproxDistinct"),
+    "LengthOfTime",  # which is made before it is read
 }
 
 

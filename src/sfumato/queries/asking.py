@@ -15,7 +15,6 @@ from sfumato.queries.domains import call
 from sfumato.queries.expressions import (
     Call,
     Constant,
-    Domain,
     Field,
     Scalar,
     Unusable,
@@ -24,6 +23,7 @@ from sfumato.queries.expressions import (
     possible,
 )
 from sfumato.queries.folding import NOTHING, ONE
+from sfumato.queries.grouping import hide_largest, narrowed, private_key, set_of, sets_of
 from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
@@ -38,12 +38,10 @@ from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sfumato.queries.declared import Value
     from sfumato.queries.relations import Relation
 
     Measuring = Callable[[Iterable[Aggregate], Relation, int], tuple[Measure, ...]]
 
-MOST_GROUPS = 10**6
 KEYS_PER_PERSON = 1  # of private keys: more of them release fewer
 _ARITHMETIC: dict[str, Literal["+", "-", "*", "/"]] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
 _NAMES: dict[str, Name] = {
@@ -255,7 +253,7 @@ class Asking:
             if len(plain) > 1:
                 advice = "Put all keys into it: GROUPING SETS ((a, b), (a), ())."
                 self.text.refuse(listed, "GROUPING SETS is combined with other keys", advice)
-            spelled = [_set_of(each) for each in listed.nodes()]
+            spelled = [set_of(each) for each in listed.nodes()]
             plain = [node for each in spelled for node in each]
         for node in plain:
             target = grouped(node, self.select.nodes(), self.text, self.scope)
@@ -270,10 +268,10 @@ class Asking:
                     continue
                 self.text.refuse(target, "GROUP BY names this twice", "Name it once.")
             keys.append(key)
-        _hide_largest(keys)
+        hide_largest(keys)
         if listed is not None:
             return tuple(keys), tuple(dict.fromkeys(self.set_of(each, keys) for each in spelled))
-        return tuple(keys), _sets(rolled.kind if rolled is not None else "", len(keys))
+        return tuple(keys), sets_of(rolled.kind if rolled is not None else "", len(keys))
 
     def set_of(self, nodes: list[Node], keys: list[Key]) -> tuple[int, ...]:
         """Which keys one of GROUPING SETS has."""
@@ -307,13 +305,13 @@ class Asking:
             self.text.refuse(node, "each group would be rows of one person", advice)
         if isinstance(found, Constant):
             self.text.refuse(node, "GROUP BY takes columns and expressions of them", "Leave it out.")
-        values = _narrowed(found, conditions, possible(found))
+        values = narrowed(found, conditions, possible(found))
         if not values and not grouping(found.domain):
             advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
         if values == ():
             self.text.refuse(node, "there is no value to group by", "Group by something else.")
-        return _private(found) if values is None else Key(found, values)
+        return private_key(found) if values is None else Key(found, values)
 
     # Aggregates ---------------------------------------------------------------------------------------
 
@@ -660,37 +658,6 @@ class Asking:
         return whole_number(node.expression, "LIMIT", self.text)
 
 
-def _hide_largest(keys: list[Key]) -> None:
-    """Where public keys form more groups than are shown, the largest is treated as a private one: only groups
-    of enough people are shown."""
-    while math.prod(len(key.values) for key in keys if key.values is not None) > MOST_GROUPS:
-        largest = max(keys, key=lambda key: len(key.values or ()))
-        keys[keys.index(largest)] = _private(largest.expression)
-
-
-def _private(found: Scalar) -> Key:
-    """A key without public values."""
-    if found.domain.kind in ("date", "timestamp") and isinstance(found, Field):
-        found = Call("sane", (found,), Domain(found.domain.kind), 2)  # of which Python has no dates
-    return Key(found, None)
-
-
-def _set_of(node: Node) -> list[Node]:
-    """The keys of one of GROUPING SETS."""
-    return node.nodes() if node.kind == "Tuple" else [bare(node)]
-
-
-def _sets(kind: str, count: int) -> tuple[tuple[int, ...], ...]:
-    """The sets of keys of ROLLUP and CUBE, from all keys to none."""
-    if kind == "Rollup":
-        return tuple(tuple(range(size)) for size in range(count, -1, -1))
-    if kind == "Cube":
-        return tuple(
-            kept for size in range(count, -1, -1) for kept in itertools.combinations(range(count), size)
-        )
-    return ()
-
-
 def name_of(node: Node, position: int) -> str:
     """What an item is called that has no name."""
     if node.kind == "Column":
@@ -778,26 +745,6 @@ def _tuple_without_nulls(node: Node) -> list[Node] | None:
 
 def _is_null(scalar: Scalar) -> bool:
     return isinstance(scalar, Constant) and scalar.value is None
-
-
-def _narrowed(
-    found: Scalar, conditions: tuple[Scalar, ...], values: tuple[Value, ...] | None
-) -> tuple[Value, ...] | None:
-    """The values that a condition of the query leaves: what the analyst listed is public."""
-    for condition in conditions:
-        if isinstance(condition, Call) and condition.function in ("=", "in"):
-            subject, *listed = condition.arguments
-            if subject == found and all(isinstance(each, Constant) for each in listed):
-                named = [
-                    each.value for each in listed if isinstance(each, Constant) and each.value is not None
-                ]
-                if all(type(each) is _TYPES.get(found.domain.kind) for each in named):
-                    left = sorted(set(named))
-                    values = tuple(left if values is None else (v for v in values if v in left))
-    return values
-
-
-_TYPES: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
 
 
 def _free_name(name: str, outputs: list[Output]) -> str:

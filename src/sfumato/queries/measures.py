@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,163 +22,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sfumato.queries import notation
 from sfumato.queries.cells import CAP, PARTS, Clamp, Combination, Counted, Listed, Piece, Powers, Seen, Steps
 from sfumato.queries.expressions import possible
+from sfumato.queries.histograms import ByRows, Histogram, clamped_sentence, counted, scaled_sentence
 from sfumato.queries.words import fraction, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from sfumato.queries.declared import Value
     from sfumato.queries.expressions import Scalar
-
-    Known = Callable[[Any], Scalar]  # a value by its form
-
-
-class Histogram(ABC):
-    """For every group a fixed number of integer cells, of which one person fills at most `cap`."""
-
-    __slots__ = ()
-    name: ClassVar[str]  # in a stored form, for ever
-    by_rows: ClassVar[bool] = False  # whether a person adds what each row adds, as far as the cap allows
-    monotone: ClassVar[bool] = True  # whether whoever comes makes no cell smaller
-    sparse: ClassVar[bool] = False  # whether it has many cells, of which an engine gives those that are not 0
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """How many there are in a group."""
-
-    @property
-    @abstractmethod
-    def cap(self) -> int:
-        """What one person adds to all groups and cells at most, in absolute numbers."""
-
-    @property
-    def places(self) -> int:
-        """How many integers are released for a group."""
-        return self.cells
-
-    @property
-    def least(self) -> int:
-        """The least one person can add to a cell."""
-        return 0
-
-    @property
-    def most(self) -> int:
-        """The most one person can add to a cell."""
-        return self.cap
-
-    @property
-    def touched(self) -> int | None:
-        """How many cells one person can add to; None if that follows from nothing but how many there are."""
-        return None
-
-    @property
-    def one(self) -> Fraction:
-        """What one unit of the integers is worth, in rows, persons or the unit of the value."""
-        return Fraction(1)
-
-    # How it is computed -------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def reads(self) -> tuple[Scalar, ...]:
-        """The values of a row that it looks at."""
-
-    @property
-    def sums(self) -> tuple[Combination, ...]:
-        """What the rows of one person, or all rows, come to in the cells of a group; none if they are not
-        added up (a query of its own says how then)."""
-        return ()
-
-    @property
-    def cell(self) -> Steps | Listed | None:
-        """Which cell of a grid a row falls into; None if it is not one."""
-        return None
-
-    @property
-    def norm(self) -> Piece | None:
-        """What a group adds to a person's weight; None: the size of the total itself."""
-        return Counted()
-
-    @property
-    def full(self) -> int:
-        """The weight up to which a person counts in full; whoever weighs more is scaled down to it."""
-        raise AssertionError("it has a query of its own")
-
-    # What is said about it ----------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def told(self) -> str:
-        """What it is, in SQL's words."""
-
-    @property
-    @abstractmethod
-    def per_row(self) -> list[str]:
-        """What a row, or a person, adds to it: sentences of an explanation."""
-
-    @property
-    def bounding(self) -> str:
-        """How one person is bounded: a sentence of an explanation."""
-        return "which of them are counted depends on that person's rows alone"
-
-    @property
-    def clamped(self) -> tuple[tuple[Scalar, Clamp | None], ...]:
-        """The values whose NULLs are skipped, and how each is clamped."""
-        return ()
-
-    @property
-    def scaling(self) -> list[str]:
-        """What is taken from people who have more than others: sentences of a release."""
-        return []
-
-    # How it is stored ---------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def form(self) -> dict[str, Any]:
-        """What its integers mean: of what they are, on which grid, around which centre."""
-
-    @classmethod
-    @abstractmethod
-    def read(cls, form: dict[str, Any], known: Known) -> Measure:
-        """The measure of a form."""
-
-
-def _sentence(thing: str, clamp: Clamp) -> str:
-    bounds = f"[{fraction(clamp.low)}, {fraction(clamp.high)}]"
-    return f"{thing} is clamped to {bounds} and floored to steps of {fraction(clamp.step)}"
-
-
-def _many(count: int | None, what: str) -> str:
-    return f"{count} {what}{'s' if (count or 1) > 1 else ''}"
-
-
-def _scaled(verb: str, count: int | None, what: str) -> str:
-    many = _many(count, what)
-    return f"anyone {verb} more than {many} is scaled down in proportion, to weigh {many} in all"
-
-
-class ByRows(Histogram):
-    """What a person adds is what each row adds; anyone with more than `rows` rows is scaled in proportion."""
-
-    __slots__ = ()
-    by_rows: ClassVar[bool] = True
-    rows: int | None  # None: every row is its own unit
-
-    @property
-    def full(self) -> int:
-        assert self.rows is not None
-        return self.rows
-
-    @property
-    def bounding(self) -> str:
-        return _scaled("with", self.rows, "row")
-
-    @property
-    def scaling(self) -> list[str]:
-        many = _many(self.rows, "row")
-        return [f"anyone with more than {many} is scaled down to weigh {many}"]
+    from sfumato.queries.histograms import Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +135,9 @@ class Moments(ByRows):
 
     @property
     def per_row(self) -> list[str]:
-        said = [_sentence(spoken(v), clamp) for v, clamp in zip(self.values, self.clamps, strict=False)]
+        said = [
+            clamped_sentence(spoken(v), clamp) for v, clamp in zip(self.values, self.clamps, strict=False)
+        ]
         if self.degree:
             more = ", the sum" if self.degree == 1 else ", the sum and the sum of squares"
             told = f"each row adds 1 in all to {self.cells} cells, which together tell the count{more}"
@@ -386,7 +239,7 @@ class Sum(Histogram):
 
     @property
     def per_row(self) -> list[str]:
-        said = [_sentence(f"each {spoken(self.value)}", self.clamp)]
+        said = [clamped_sentence(f"each {spoken(self.value)}", self.clamp)]
         if self.centre:
             said.append(f"{fraction(self.centre * self.clamp.step)}, the tuned centre, is taken off each")
         return said
@@ -478,7 +331,7 @@ class PersonCount(Histogram):
 
     @property
     def bounding(self) -> str:
-        return _scaled("in", self.groups, "group")
+        return scaled_sentence("in", self.groups, "group")
 
     @property
     def scaling(self) -> list[str]:
@@ -585,7 +438,7 @@ class DistinctSum(Histogram):
     @property
     def per_row(self) -> list[str]:
         thing = f"different pairs of a group and {spoken(self.value)}"
-        each = _sentence(f"each {spoken(self.value)}", self.clamp)
+        each = clamped_sentence(f"each {spoken(self.value)}", self.clamp)
         return [each, f"of each person at most {self.pairs} {thing} are added"]
 
     @property
@@ -642,7 +495,7 @@ class Selected(Histogram):
 
     @property
     def per_row(self) -> list[str]:
-        return [f"each person is counted in at most {_many(self.groups, 'group')}, chosen by a hash"]
+        return [f"each person is counted in at most {counted(self.groups, 'group')}, chosen by a hash"]
 
     @property
     def form(self) -> dict[str, Any]:
@@ -715,7 +568,7 @@ class Spread(Weighed):
 
     @property
     def per_row(self) -> list[str]:
-        said = _sentence(spoken(self.value), self.clamp)
+        said = clamped_sentence(spoken(self.value), self.clamp)
         return [said, f"each row adds 1 to one of {self.cells} steps"]
 
     @property
