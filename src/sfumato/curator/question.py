@@ -21,6 +21,7 @@ from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms, notation
+from sfumato.queries.affine import with_bases
 from sfumato.queries.made import public_rows
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
@@ -177,7 +178,7 @@ class Question(Asked):
             return None
         for way in dict.fromkeys((notation.READING, reading)):  # casts were left out of some values
             values = self.statement.plan(self.fitting, self.database.measuring, reading=way).values
-            if tell_apart(values) and (measures := measured(meaning, values)) is not None:
+            if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
                 return self.statement.plan(self.fitting, lambda *_, found=measures: found, reading=way)
         return None
 

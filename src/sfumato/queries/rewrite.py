@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries import notation
+from sfumato.queries.affine import Affine, affine, shared
 from sfumato.queries.cells import CAP, Clamp
 from sfumato.queries.expressions import (
     Call,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sfumato.queries.declared import Tuned
+    from sfumato.queries.plan import Name
     from sfumato.queries.relations import Relation
 
 STEPS = 1 << 20  # of a value from its lower to its upper bound, at most, in sums
@@ -89,7 +91,29 @@ class Rewriting:
                     return _Vector(i, measure).shown(aggregate)
                 if aggregate == Aggregate("count") and (measure.nulls or _required(measure.values)):
                     return _Vector(i, measure).rows()
-        raise AssertionError("every aggregate has a measure")
+        found = affine(aggregate.values[0]) if len(aggregate.values) == 1 else None
+        if found is None or found.base == aggregate.values[0]:
+            raise AssertionError("every aggregate has a measure")
+        return self._moved(aggregate, found)
+
+    def _moved(self, aggregate: Aggregate, value: Affine) -> Expression:
+        """An aggregate of base * times + more, by those of the base."""
+
+        def of(name: Name) -> Expression:
+            return self._moments(Aggregate(name, (value.base,)))
+
+        times = Number(Fraction(value.times))
+        match aggregate.name:
+            case "count":
+                return of("count")
+            case "sum":
+                rows = Arithmetic("*", Number(value.more), of("count"))
+                return Arithmetic("+", Arithmetic("*", times, of("sum")), rows)
+            case "avg":
+                return Arithmetic("+", Arithmetic("*", times, of("avg")), Number(value.more))
+            case "stddev_pop" | "stddev_samp":
+                return Arithmetic("*", Number(Fraction(abs(value.times))), of(aggregate.name))
+        return Arithmetic("*", Number(Fraction(value.times**2)), of(aggregate.name))
 
     def _summed(self, i: int, measure: Sum, aggregate: Aggregate) -> Expression:
         """A sum, or an average, by a sum around a centre and a count of its own."""
@@ -126,7 +150,7 @@ def rewrite(
     Columns that are `watched` have a distance of their own. Where persons have rows, only `Moments` keep to
     it (a person's rows are scaled by their number there), so a sum is taken from them.
     """
-    wanted, rows = list(dict.fromkeys(aggregates)), relation.rows
+    wanted, rows = _of_bases(dict.fromkeys(aggregates)), relation.rows
     degrees: dict[tuple[Scalar, ...], int] = {}
     for each in wanted:
         if each.of_moments and each.values:
@@ -166,6 +190,20 @@ def rewrite(
             found.append(Moments((), (), 0, False, rows))
     found += _others(wanted, rows, groups)
     return tuple(sorted(found, key=_named))
+
+
+def _of_bases(aggregates: Iterable[Aggregate]) -> list[Aggregate]:
+    """What is measured for these: of x + 1 and x + 2 one vector of x."""
+    listed = list(aggregates)
+    bases = shared(each.values[0] for each in listed if each.of_moments and len(each.values) == 1)
+    found: list[Aggregate] = []
+    for each in listed:
+        base = affine(each.values[0]).base if each.of_moments and len(each.values) == 1 else None
+        if base is None or base not in bases or base == each.values[0]:
+            found.append(each)
+        else:
+            found += [replace(each, values=(base,)), Aggregate("count", (base,))]
+    return list(dict.fromkeys(found))
 
 
 def _tuned(value: Scalar, relation: Relation) -> Tuned | None:

@@ -11,12 +11,12 @@ which of a few moments it was; each is written down before the answer leaves, an
 the owner sets, the analyst must wait until the owner has looked.
 
 The deadline is generous, because a missed one costs more than a late answer: BASE for everything, GROUP for
-every group, ROW for every row of every table, as often as it is read, and PAIR for every row that joins can
-make of one person's, times the work that the shape of the plan asks for; PATTERN for every regular expression
-and row. Public tables that give a row
-several partners multiply both. It is at least LEAST, which is many times what a small question takes: others
-who keep the processors busy must not make it late. It is then rounded up to a power of two, so that there are
-few different ones.
+every group and CHOICE where a value is chosen for it, ROW for every row of every table, as often as it is
+read, and PAIR for every row that joins can make of one person's, times the work that the shape of the plan
+asks for; PATTERN for every regular expression and row. Public tables that give a row several partners
+multiply both. It is at least LEAST, which is many times what a small question takes: others who keep the
+processors busy must not make it late. It is then rounded up to a power of two, so that there are few
+different ones.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ LEAST = 0.5  # seconds
 PAUSE = 0.025  # seconds from a deadline to the moment at which an answer is sent, if it is stored by then
 BASE = 0.03  # seconds for a question that reads nothing
 GROUP = 2e-5  # seconds for a public group
+CHOICE = 1.2e-4  # seconds for a quantile or a mode of a public group, which is chosen by itself
 ROW = 2.5e-7  # seconds for a row
 PATTERN = 5e-6  # seconds for a row in which a regular expression is looked for
 PAIR = 1e-7  # seconds for a row that a join makes of one person's
@@ -76,7 +77,8 @@ def deadline(plan: Plan, policy: Policy, pace: float = 1.0, alike: Alike = lambd
     shape = (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
     rows, pairs = work.rows(plan.relation), work.pairs(plan.relation)
     searched = PATTERN * len(patterns(plan.scalars)) * (rows + pairs)
-    spent = BASE + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape + searched
+    chosen = CHOICE * plan.size * sum(measure.sparse for measure in plan.measures)
+    spent = BASE + chosen + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape + searched
     return rounded(pace * max(LEAST, spent))
 
 
