@@ -726,6 +726,17 @@ ONE_PERSON = (
     "SELECT COUNT(*), SUM(v) FROM (SELECT id, v FROM a QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY v)"
     " < 3)",
     "SELECT SUM(DISTINCT v), COUNT(*) FROM a",
+    "SELECT COUNT(*) FROM t WHERE n IS DISTINCT FROM 3",
+    "SELECT COUNT_IF(n IS NOT DISTINCT FROM k), COUNT_IF(w IS DISTINCT FROM NULL) FROM t",
+    "SELECT COUNT_IF(NOT (x IS DISTINCT FROM m)) FROM t",
+    "SELECT SUM(TRUNC(x)), SUM(TRUNC(-m)), COUNT_IF(TRUNC(x) = 2) FROM t",
+    "SELECT COUNT(*) FROM t WHERE n = '7' OR m < '2.5' OR k IN ('1', '2')",
+    "SELECT COUNT(*) FROM t WHERE d >= STRPTIME('05/01/2001', '%d/%m/%Y') AND z < '2024-03-01T00:00:00Z'",
+    "SELECT COUNT_IF((n, k) IN ((1, 1), (0, 0))), COUNT_IF(NOT ((n, w) IN ((1, 'A'), (7, 'a')))) FROM t",
+    "SELECT COUNT_IF(LEFT(s, STRPOS(s, 'b') - 1) = 'a') FROM t",
+    "SELECT COUNT(DISTINCT SUBSTRING(s, STRPOS(s, 'b') + 1)) FROM t",
+    "SELECT COUNT_IF(z - TIMESTAMP '2024-02-29' <= INTERVAL '36' HOUR) FROM t",
+    "SELECT COUNT_IF(INTERVAL 1 MONTH < z - d) FROM t",
     "SELECT w, SUM(DISTINCT v) FILTER (WHERE v > 2) FROM a GROUP BY w",
 )
 # What was once answered wrongly (docs/explanation has no such list: these are the net's own teeth).

@@ -234,7 +234,7 @@ class Reader:
                     text.refuse(node, "TRIM takes signs that are written out", "Write: TRIM(x, ' .')")
                 return self.call(node, "strip" if signs else "trim", self.value(node.this, scope), *signs)
             case "Left" | "Right":
-                count = self.whole(node.expression, scope, 0, 1000)
+                count = self._count(node.expression, scope)
                 return self.call(node, kind.lower(), self.value(node.this, scope), count)
             case "Substring":
                 start = self._start(node.get("start"), scope)
@@ -314,6 +314,17 @@ class Reader:
             or not low <= found.value <= high
         ):
             self.text.refuse(node, "a whole number is needed here", f"Write one from {low} to {high}.")
+        return found
+
+    def _count(self, node: Node, scope: Scope) -> Scalar:
+        """How many letters: a number, or one that is found, STRPOS(x, '@') - 1; below 0, all but so many."""
+        if bare(node).kind == "Literal":
+            return self.whole(node, scope, 0, 1000)
+        found = self.value(node, scope)
+        low, high = found.domain.low, found.domain.high
+        if found.domain.kind != "integer" or low is None or high is None or max(-low, high) > 10_000:
+            told = "how many characters these are is not known to be a whole number"
+            self.text.refuse(node, told, "Write a number, or for example: STRPOS(x, '@') - 1")
         return found
 
     def _start(self, node: Node | None, scope: Scope) -> Scalar:
@@ -454,6 +465,10 @@ class Reader:
         value = literal.value
         if value is None or literal.domain.kind == kind:
             return literal
+        if isinstance(value, str) and kind in ("integer", "number") and _NUMBER.fullmatch(value):
+            return self.as_kind(self._spelled(value), kind, node)
+        if kind == "date" and isinstance(value, datetime.datetime) and value.time() == datetime.time():
+            return constant(value.date(), "date")
         spelled = isinstance(value, str) and kind in ("date", "timestamp")
         if spelled and not _MOMENT.fullmatch(str(value).strip()):
             return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
@@ -461,7 +476,9 @@ class Reader:
             if kind == "date" and isinstance(value, str):
                 return constant(datetime.date.fromisoformat(value), "date")
             if kind == "timestamp" and isinstance(value, (str, datetime.date)):
-                moment = datetime.datetime.fromisoformat(str(value))
+                moment = datetime.datetime.fromisoformat(str(value).strip())
+                if moment.utcoffset() == datetime.timedelta():  # in UTC, as all moments are
+                    moment = moment.replace(tzinfo=None)
                 if moment.tzinfo is None:
                     return constant(moment, "timestamp")
         except ValueError:
@@ -472,6 +489,13 @@ class Reader:
             scale = None if self.text.reading == 1 else 0
             return constant(float(value), "number", scale)  # type: ignore[arg-type]  # an integer
         return self.text.refuse(node, f"that is not a value of type {kind}", EXAMPLES[kind])
+
+    @staticmethod
+    def _spelled(number: str) -> Constant:
+        """A number that is written as a text."""
+        if "." not in number:
+            return constant(int(number), "integer")
+        return constant(float(number), "number", len(number.partition(".")[2]))
 
     def alike(self, parts: list[Scalar], node: Node) -> list[Scalar]:
         """Values that stand side by side: literals take the type of the columns."""
@@ -685,6 +709,7 @@ def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,6})?")
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXAMPLES: dict[Kind, str] = {
     "integer": "Write for example: 18",

@@ -6,6 +6,7 @@ are read here; what these do not say is left as it is, and refused later by its 
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from decimal import Decimal
@@ -60,6 +61,8 @@ def _named(node: Node) -> Node:
         return anew(node, "Exp", this=anew(node, "Avg", this=anew(node, "Ln", this=given[0])))
     if len(given) == 3 and name == "IFF":
         return anew(node, "If", this=given[0], true=given[1], false=given[2])
+    if len(given) == 2 and name == "TO_DATE":
+        return _read_by(node, _text_of(given[0]), _codes(_text_of(given[1]) or "%"), "DATE")
     if len(given) == 1 and name == "ZEROIFNULL":
         return anew(node, "Coalesce", this=given[0], expressions=[literal(node, "0")])
     return node
@@ -176,11 +179,136 @@ def _microseconds(node: Node) -> int | None:
     return int(told) * _UNITS[unit] * (-1 if negative else 1)
 
 
+# Dates and moments that are written as texts ----------------------------------------------------------------
+
+_ZONED = ("TIMESTAMPTZ", "TIMESTAMPLTZ")
+_TOKENS = {  # of TO_CHAR and TO_DATE, the longest first
+    "YYYY": "%Y", "HH24": "%H", "DDD": "%j", "YY": "%y", "MM": "%m", "DD": "%d", "MI": "%M", "SS": "%S",
+}  # fmt: skip
+_READ = (
+    "%Y",
+    "%m",
+    "%d",
+    "%H",
+    "%M",
+    "%S",
+    "%y",
+    "%j",
+    "%b",
+    "%B",
+    "%%",
+)  # codes that are read alike everywhere
+
+
+def _codes(form: str) -> str | None:
+    """A format of TO_CHAR in the codes of STRFTIME; nothing if it has others."""
+    found = re.sub("|".join(_TOKENS), lambda token: _TOKENS[token[0]], form)
+    return None if re.search(r"[A-Za-z\"]", re.sub(r"%[A-Za-z]", "", found)) or "%" in form else found
+
+
+def _text_of(node: Node | None) -> str | None:
+    """A text that is written out."""
+    inner = None if node is None else bare(node)
+    is_text = inner is not None and inner.kind == "Literal" and bool(inner.arguments.get("is_string"))
+    return inner.text() if inner is not None and is_text else None
+
+
+def _moment(node: Node, moment: datetime.datetime, target: str) -> Node:
+    """A literal of a date, or of a moment in UTC."""
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    told = moment.date().isoformat() if target == "DATE" else moment.isoformat(" ")
+    text = anew(node, "Literal", this=told, is_string=True)
+    return anew(node, "Cast", this=text, to=anew(node, "DataType", this=target, nested=False))
+
+
+def _read_by(node: Node, text: str | None, form: str | None, target: str) -> Node:
+    """STRPTIME('05/01/2024', '%d/%m/%Y'), of texts that are written out."""
+    if text is None or form is None or set(re.findall(r"%.", form)) - set(_READ):
+        return node
+    try:
+        return _moment(node, datetime.datetime.strptime(text, form), target)  # it has no zone
+    except ValueError:
+        return node
+
+
+def _parsed(node: Node) -> Node:
+    return _read_by(node, _text_of(node.get("this")), _text_of(node.get("format")), "TIMESTAMP")
+
+
+def _cast(node: Node) -> Node:
+    """TIMESTAMPTZ '2024-01-05 10:00+02' is a moment in UTC, in which all moments are; a date of a moment."""
+    target, inner = node["to"].text(), bare(node.this)
+    if target in _ZONED and (text := _text_of(inner)) is not None:
+        try:
+            return _moment(node, datetime.datetime.fromisoformat(text.strip()), "TIMESTAMP")
+        except ValueError:
+            return node
+    is_moment = inner.kind == "Cast" and inner["to"].text() == "TIMESTAMP"
+    if target == "DATE" and is_moment and (text := _text_of(inner.this)) is not None:
+        try:
+            return _moment(node, datetime.datetime.fromisoformat(text.strip()), "DATE")
+        except ValueError:
+            return node
+    return node
+
+
+def _as_date(node: Node) -> Node:
+    """DATE(x)."""
+    if node.get("this") is None or node.nodes():
+        return node
+    return anew(node, "Cast", this=node.this, to=anew(node, "DataType", this="DATE", nested=False))
+
+
+def _written(node: Node) -> Node:
+    """TO_CHAR(x, 'YYYY-MM')."""
+    form = _codes(_text_of(node.get("format")) or "%")
+    if form is None:
+        return node
+    return anew(node, "TimeToStr", this=node.this, format=anew(node, "Literal", this=form, is_string=True))
+
+
+def _distinct_from(node: Node) -> Node:
+    """a IS DISTINCT FROM b: never unknown."""
+    a, b = node.this, node.expression
+    nothing = anew(node, "Null")
+    sides = [each for each in (a, b) if bare(each).kind not in ("Literal", "Boolean")]
+    if any(bare(each).kind == "Null" for each in (a, b)):
+        other = b if bare(a).kind == "Null" else a
+        same = anew(node, "Is", this=other, expression=nothing)
+    else:
+        missing = [anew(node, "Is", this=each, expression=nothing) for each in sides]
+        known = [anew(node, "Not", this=each) for each in missing]
+        same = anew(node, "And", expressions=[*known, anew(node, "EQ", this=a, expression=b)])
+        if len(missing) > 1:
+            same = anew(
+                node,
+                "Paren",
+                this=anew(node, "Or", expressions=[anew(node, "And", expressions=missing), same]),
+            )
+    return same if node.kind == "NullSafeEQ" else anew(node, "Not", this=anew(node, "Paren", this=same))
+
+
+def _cut_off(node: Node) -> Node:
+    """TRUNC(x): towards zero."""
+    if node.get("this") is None or node.get("decimals") is not None:
+        return node
+    low = anew(node, "LT", this=node.this, expression=literal(node, "0"))
+    branch = anew(node, "If", this=low, true=anew(node, "Ceil", this=node.this))
+    return anew(node, "Case", ifs=[branch], default=anew(node, "Floor", this=node.this))
+
+
 _CHANGES: dict[str, Callable[[Node], Node]] = {
     "ApproxQuantiles": _quantiles,
     "Between": _between,
     "In": _among,
     "Select": _one_each,
+    "Cast": _cast,
+    "Date": _as_date,
+    "StrToTime": _parsed,
+    "ToChar": _written,
+    "Trunc": _cut_off,
+    **dict.fromkeys(("NullSafeEQ", "NullSafeNEQ"), _distinct_from),
     **dict.fromkeys(_COMPARED, _apart),
 }
 
@@ -214,6 +342,11 @@ _OTHERWISE = {
     **dict.fromkeys(
         ("LISTAGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG", "LIST"),
         "Individual values are never listed. To list those that many people share: GROUP BY x",
+    ),
+    "AGE": "Write: EXTRACT(YEAR FROM AGE(a, b)) >= 18, or DATE_DIFF('day', b, a)",
+    **dict.fromkeys(("LOG", "LOG10", "LOG2"), "For rows there is LN: LN(x) / 2.302585092994046e0"),
+    **dict.fromkeys(
+        ("STRPTIME", "TO_DATE", "TO_TIMESTAMP"), "Compare with a date that is written out: DATE '2024-01-31'"
     ),
     "PRODUCT": "Add up logarithms: EXP(SUM(LN(x)))",
     **dict.fromkeys(

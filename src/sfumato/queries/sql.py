@@ -251,10 +251,14 @@ def _node(tree: exp.Expr, depth: int) -> Node | None:
 
 
 def _in_the_one_schema(tree: exp.Expr) -> dict[str, Any]:
-    """The arguments of a node; public.visits is visits, for tools that always write a schema."""
+    """The arguments of a node; public.visits and main.visits are visits: some tools always write a schema."""
     given: dict[str, Any] = tree.args
     is_name = isinstance(tree, (exp.Table, exp.Column)) and not given.get("catalog")
-    if is_name and isinstance(schema := given.get("db"), exp.Identifier) and schema.name == "public":
+    if (
+        is_name
+        and isinstance(schema := given.get("db"), exp.Identifier)
+        and schema.name in ("public", "main")
+    ):
         kept = {name: value for name, value in given.items() if name != "db"}
         return {**kept, "in_schema": True} if isinstance(tree, exp.Table) else kept
     return given

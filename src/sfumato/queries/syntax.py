@@ -409,6 +409,12 @@ INSTEAD = {
     "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c]), with no other comparison and a list.",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
+    "Log": "For rows there is LN: LN(x) / 2.302585092994046e0",
+    "StrToTime": "Compare with a date that is written out: DATE '2024-01-31'",
+    "SimilarTo": "Write a pattern: x LIKE 'a%', or REGEXP_MATCHES(x, '^a')",
+    "Escape": "Write CONTAINS(x, 'a_b') or STARTS_WITH(x, 'a_b'), which take every character as it is.",
+    "TryCast": "Write: CAST(x AS DATE)",
+    "Trunc": "Write: FLOOR(x), or ROUND(x, 1)",
     "Rand": "Leave random numbers out: Sfumato adds the noise.",
 }
 
