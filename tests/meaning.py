@@ -51,7 +51,7 @@ from sfumato.curator.release import LEVEL, Release, is_label, write_key
 from sfumato.errors import QueryRefused
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Distance, Distances, Geometric, Guarantee, Step
-from sfumato.queries.measures import Kinds, Moments, Selected, Spread, Sum
+from sfumato.queries.measures import DistinctSum, Kinds, Moments, Selected, Spread, Sum
 from sfumato.queries.plan import Combined, Output
 from sfumato.queries.relations import joins_of
 from sfumato.queries.sensitivity import derive
@@ -282,7 +282,7 @@ def _weighted(
 ) -> float:
     """A sum of cells: rows times how much one step of a value moves the polynomial they make."""
     measure = measures[terms[0][1].measure] if terms else None
-    if isinstance(measure, Sum) and not _is_exact(measure.value, measure.clamp.exponent):
+    if isinstance(measure, (DistinctSum, Sum)) and not _is_exact(measure.value, measure.clamp.exponent):
         return float(rows * measure.clamp.step)
     if not isinstance(measure, Moments) or not measure.degree:
         return 0.0
@@ -372,7 +372,7 @@ def measures_of(expression: Expression, plan: Plan) -> set[int]:
             }
             if isinstance(first, Moments) and even and len(terms) >= first.cells - first.nulls:
                 return set()  # a count, of whatever there is; a sum of zeros and ones lacks a cell
-            return {i for i in found if isinstance(plan.measures[i], (Moments, Sum))}
+            return {i for i in found if isinstance(plan.measures[i], (DistinctSum, Moments, Sum))}
         case Mean(total, count):
             return measures_of(total, plan) | {released.measure for _, released in count.terms}
         case Chosen(measure):

@@ -1008,8 +1008,8 @@ def test_random_questions_mean_the_same_wherever_the_tables_lie(kind: str) -> No
     tally = Tally()
     found = list(explore(f"places {kind}", 12, tally, kind=kind, each=6, shrink=False))
     assert not found, "\n\n".join(map(str, found[:5]))
-    assert tally.compared > 10
-    assert tally.intervals > 8
+    assert tally.compared > 7
+    assert tally.intervals > 5
 
 
 def test_caps_that_places_are_tuned_to_lie_above_what_people_have(tmp_path: Path) -> None:
@@ -1071,7 +1071,7 @@ REACHED = (
 
 @pytest.mark.slow
 def test_the_random_questions_write_what_was_once_wrong() -> None:
-    texts = "\n".join(asked("reach", 100, 60))
+    texts = "\n".join(asked("reach", 140, 60))
     assert [shape for shape in REACHED if not re.search(shape, texts)] == []
 
 
