@@ -128,7 +128,7 @@ def shown(source: DuckDB, plan: Plan, spend: Guarantee) -> Shown:
     counters = [Moments((), (), 0, False, plan.relation.rows)]
     for measure in plan.measures:  # how many rows of a group have a value at all
         values: tuple[Scalar, ...] = ()
-        if isinstance(measure, (Moments, Sum, Spread, Kinds)):
+        if isinstance(measure, (DistinctSum, Moments, Sum, Spread, Kinds)):
             values = measure.values if isinstance(measure, Moments) else (measure.value,)
         counters.append(Moments(values, (), 0, False, plan.relation.rows))
     whole = replace(
