@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.errors import PolicyError
+from sfumato.errors import PolicyError, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import forms
 from sfumato.queries import policy as policies
 from sfumato.queries.policy import Policy, default_exponent
+from sfumato.queries.statement import parse
 
 GOOD = """\
 name = "clinic"
@@ -256,3 +257,35 @@ def test_the_default_grid_has_about_a_million_steps_and_stays_exact(
     low: int, high: int, exponent: int
 ) -> None:
     assert default_exponent(Fraction(low), Fraction(high)) == exponent
+
+
+MENTIONS = (
+    GOOD.replace('pid = "integer"', 'pid = "integer"\nclerk = { type = "integer", refers = "staff.sid" }', 1)
+    + '[tables.staff]\nunit = "sid"\nrows_per_person = 1\n[tables.staff.columns]\nsid = "integer"\n'
+)
+
+
+def test_a_column_may_mention_somebody_else_whose_row_it_is_not() -> None:
+    policy = read(MENTIONS)
+    ((table, column),) = policy.mentions
+    assert (table.name, column.name, column.told) == ("visits", "clerk", "staff.sid")
+    with pytest.raises(QueryRefused, match="visits.clerk only mentions a person: the row belongs to pid"):
+        parse("SELECT COUNT(*) FROM visits JOIN staff ON clerk = sid", policy)
+    plain = read(MENTIONS.replace(', refers = "staff.sid"', ""))
+    sql = "SELECT COUNT(*) FROM visits WHERE clerk = 3"
+    names = {forms.question(parse(sql, each), each, "") for each in (policy, plain)}
+    assert len(names) == 1  # it says nothing about what is answered
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        ('refers = "staff"', "is not a reference"),
+        ('refers = "nobody.sid"', "not a column of a table about people"),
+        ('refers = "regions.name"', "not a column of a table about people"),
+        ("refers = 3", "is not a reference"),
+    ],
+)
+def test_a_wrong_mention_is_refused(new: str, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        read(MENTIONS.replace('refers = "staff.sid"', new))

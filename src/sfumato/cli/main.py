@@ -275,6 +275,12 @@ def check(policy: str, read: bool, as_json: bool) -> None:
                 click.echo(
                     f"  {table.name}.{column.name} has no bounds: COUNT and WHERE only, no SUM or AVG."
                 )
+    for table, column in database.policy.mentions:
+        note = (
+            f"{table.name}.{column.name} mentions people of {column.told}. A row of {table.name} belongs to "
+            f"{table.unit} alone: who is only mentioned is not protected by what is promised about it."
+        )
+        click.echo(click.wrap_text(note, 100, "  ", "    "))
     if broken:
         raise SystemExit(REFUSED)
 

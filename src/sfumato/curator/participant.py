@@ -40,7 +40,7 @@ class Page:
             (
                 ("What is promised", tuple(_promised(database))),
                 ("What it means to take part", tuple(_harm(database))),
-                ("What is not promised", NOT),
+                ("What is not promised", (*NOT, *_mentioned(database))),
                 ("How it is kept", HOW),
             ),
         )
@@ -87,6 +87,17 @@ HOW = (
     "about these data. It is not refilled by itself; whenever the owner changes it, or a promise, "
     "that is recorded permanently.",
 )
+
+
+def _mentioned(database: Database) -> list[str]:
+    """Who is only mentioned in the rows of others."""
+    tables = dict.fromkeys(table.name for table, _ in database.policy.mentions)
+    if not tables:
+        return []
+    return [
+        f"Rows of {' and '.join(tables)} also mention people to whom they do not belong. If you are only "
+        "mentioned in somebody else's row, what is said of that row is promised to them, and not to you."
+    ]
 
 
 def _promised(database: Database) -> list[str]:

@@ -41,6 +41,14 @@ class DeclaredColumn:
     tuned: Tuned | None = None  # resolved for one question, from what the table was tuned to
     scale: int | None = None  # how many decimals a number has in the engine; None: it is a double there
     owned: bool = False  # each value belongs to one person, as the number of an order does
+    refers: tuple[str, str] | None = (
+        None  # (table, column) of somebody whom the row mentions, and is not about
+    )
+
+    @property
+    def told(self) -> str:
+        """What it refers to."""
+        return "" if self.refers is None else ".".join(self.refers)
 
 
 @dataclass(frozen=True, slots=True)

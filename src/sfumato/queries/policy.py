@@ -77,6 +77,11 @@ class Policy:
         """The table called `name`, in whatever case it was typed."""
         return named(self.tables, name)
 
+    @property
+    def mentions(self) -> list[tuple[DeclaredTable, DeclaredColumn]]:
+        """The columns that name somebody else than the person whose row it is."""
+        return [(table, each) for table in self.tables for each in table.columns if each.refers is not None]
+
     def names_person(self, table: DeclaredTable, column: str) -> bool:
         """Whether a column holds the person whose row it is, or refers to a column that does."""
         if table.public or column != table.unit:
@@ -201,6 +206,7 @@ class _PolicyReader:
         )
         for table in policy.tables:
             self.check_through(policy, table)
+            self.check_mentions(policy, table)
             for column in table.columns:
                 self.check_keys_from(policy, table, column)
         policy = replace(policy, units=self.units(data, policy))
@@ -416,11 +422,12 @@ class _PolicyReader:
             body = {"type": body}
         if not isinstance(body, dict):
             raise self.error(where, "a column is an inline table", example)
-        self.known(body, where, {"type", "low", "high", "grid", "keys", "required", "owned"})
+        self.known(body, where, {"type", "low", "high", "grid", "keys", "required", "owned", "refers"})
         kind = body.get("type")
         if kind not in KINDS:
             raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
         keys, keys_from = self.keys((*where, "keys"), body.get("keys"), kind)
+        refers = self.mentioned((*where, "refers"), body.get("refers"))
         owned = body.get("owned", False)
         if not isinstance(owned, bool) or (owned and (keys is not None or keys_from is not None)):
             told = "a column whose values belong to one person each has no keys, and says so by true or false"
@@ -428,7 +435,14 @@ class _PolicyReader:
         if kind in ("date", "timestamp"):
             since, until = self.days(where, body)
             return DeclaredColumn(
-                name, kind, keys=keys, keys_from=keys_from, since=since, until=until, owned=owned
+                name,
+                kind,
+                keys=keys,
+                keys_from=keys_from,
+                since=since,
+                until=until,
+                owned=owned,
+                refers=refers,
             )
         low, high = self.bounds(where, body, kind)
         exponent = self.exponent(where, body, kind, low, high)
@@ -437,8 +451,31 @@ class _PolicyReader:
             told = "only a column with bounds can be required, by true or false"
             raise self.error((*where, "required"), told, "Write: required = true, beside low and high")
         return DeclaredColumn(
-            name, kind, low, high, exponent, keys, keys_from, required=required, owned=owned
+            name, kind, low, high, exponent, keys, keys_from, required=required, owned=owned, refers=refers
         )
+
+    def mentioned(self, where: tuple[str, ...], given: Any) -> tuple[str, str] | None:
+        """A column that names somebody else than the person whose row it is."""
+        if given is None:
+            return None
+        table, dot, column = str(given).partition(".")
+        if not isinstance(given, str) or not dot or not table or not column:
+            raise self.error(where, f"{given!r} is not a reference", 'Write: refers = "staff.staff_id"')
+        return table, column
+
+    def check_mentions(self, policy: Policy, table: DeclaredTable) -> None:
+        """What a column refers to is a column of a table about people; the unit says so itself."""
+        for column in table.columns:
+            if column.refers is None:
+                continue
+            where = ("tables", table.name, "columns", column.name, "refers")
+            target = policy.table(column.refers[0])
+            if table.public or column.name == table.unit:
+                told = "whom a row belongs to is said by its unit"
+                raise self.error(where, told, 'Write: unit = "column -> table.column"')
+            if target is None or target.public or target.column(column.refers[1]) is None:
+                told = f"{column.told!r} is not a column of a table about people"
+                raise self.error(where, told, "Declare it, or remove this.")
 
     def days(
         self, where: tuple[str, ...], body: dict[str, Any]

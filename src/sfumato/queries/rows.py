@@ -412,6 +412,7 @@ class FromReader:
                 )
             same = [pair for pair in across if is_own(pair[0]) and is_own(pair[1])]
             if not same and not any(self.refers(pair) for pair in across):
+                self.refuse_mention(node, across)
                 text.refuse(
                     node,
                     "the rows of this join would depend on two people",
@@ -444,6 +445,18 @@ class FromReader:
         if single and any(equality(part) is None for part in parts_of(condition)):
             text.refuse(node, "this join may multiply rows that are units", "Join with equalities only.")
         return Join(self.number(node), left, other, condition, outer, single)
+
+    def refuse_mention(self, node: Node, pairs: list[tuple[Scalar, Scalar]]) -> None:
+        """Say so, if a join follows a column that mentions somebody else than whose row it is."""
+        for side in (side for pair in pairs for side in pair if isinstance(side, Field)):
+            table = self.text.policy.table(side.origin[0])
+            column = None if table is None else table.column(side.origin[1])
+            if table is not None and column is not None and column.refers is not None:
+                told = f"{table.name}.{column.name} only mentions a person: the row belongs to {table.unit}"
+                advice = (
+                    f"Join on {table.unit}, or GROUP BY {column.name} to count by those who are mentioned."
+                )
+                self.text.refuse(node, told, advice)
 
     def refers(self, pair: tuple[Scalar, Scalar]) -> bool:
         """Whether an equality is that of a foreign key, which says that both rows are the same person's."""
