@@ -92,7 +92,8 @@ def _sourced(kind: str, text: str) -> str:
     """What the policy says about where the tables are."""
     named = 'parquet = "tables"' if "parquet" in kind else DATABASE
     copy = '\nprepared = "copy.duckdb"' if "prepared" in kind else ""
-    return text.replace(f"[source]\n{DATABASE}\n", f"[source]\n{named}{copy}\n")
+    plain = text.replace(copy, "") if copy else text  # it may say so already
+    return plain.replace(f"[source]\n{DATABASE}\n", f"[source]\n{named}{copy}\n")
 
 
 # Parquet --------------------------------------------------------------------------------------------------

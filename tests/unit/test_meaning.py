@@ -729,6 +729,18 @@ ONE_PERSON = (
     "SELECT COUNT(*) FROM t WHERE n IS DISTINCT FROM 3",
     "SELECT COUNT_IF(n IS NOT DISTINCT FROM k), COUNT_IF(w IS DISTINCT FROM NULL) FROM t",
     "SELECT COUNT_IF(NOT (x IS DISTINCT FROM m)) FROM t",
+    *(
+        f"SELECT COUNT(*), SUM(y.v) FROM a AS y WHERE {word}"
+        f" (SELECT 1 FROM a AS o WHERE o.id = y.id AND {test})"
+        for word in ("EXISTS", "NOT EXISTS")
+        for test in (
+            "o.v > y.v",
+            "y.v >= o.v AND o.w <> 'a'",
+            "o.w <> y.w",
+            "o.visit = y.visit AND o.v <> y.v",
+        )
+    ),
+    "SELECT LEAST(CORR(n, k), 5), GREATEST(COVAR_POP(n, k) / (COUNT(*) - 13), 2) FROM t WHERE n = 3",
     "SELECT SUM(TRUNC(x)), SUM(TRUNC(-m)), COUNT_IF(TRUNC(x) = 2) FROM t",
     "SELECT COUNT(*) FROM t WHERE n = '7' OR m < '2.5' OR k IN ('1', '2')",
     "SELECT COUNT(*) FROM t WHERE d >= STRPTIME('05/01/2001', '%d/%m/%Y') AND z < '2024-03-01T00:00:00Z'",

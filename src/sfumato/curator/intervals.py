@@ -183,8 +183,11 @@ class Errors:
         return within
 
     def _function_reader(self, function: Function, tail: Fraction) -> Reader:
-        readers = self._readers(function.arguments, tail)
-        return lambda drawn: function_ends(function.name, [reader(drawn) for reader in readers])
+        readers, name = self._readers(function.arguments, tail), function.name
+        divides = [name in ("smallest", "largest") and _divides(each) for each in function.arguments]
+        if not any(divides):
+            return lambda drawn: function_ends(name, [reader(drawn) for reader in readers])
+        return lambda drawn: _left_out(name, [reader(drawn) for reader in readers], divides)
 
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
@@ -476,6 +479,32 @@ def function_ends(name: str, ends: list[Ends]) -> Ends:
         case "least" | "smallest":
             return min(each[0] for each in ends), min(each[1] for each in ends)
     return max(each[0] for each in ends), max(each[1] for each in ends)
+
+
+def _divides(expression: Expression) -> bool:
+    """Whether it has no value where something it divides by is zero."""
+    match expression:
+        case Arithmetic(operator, left, right):
+            return (operator == "/" and not isinstance(right, Number)) or _divides(left) or _divides(right)
+        case Function(_, arguments):
+            return any(map(_divides, arguments))
+    return False
+
+
+def _left_out(name: str, ends: list[Ends], divides: list[bool]) -> Ends:
+    """The least or the greatest of what there is, where a quotient may have no value and is left out then: if
+    nothing is known about it, not even that its divisor is not zero."""
+    surely = [
+        each
+        for each, may in zip(ends, divides, strict=True)
+        if not may or not (each == (-1.0, 1.0) or math.isinf(each[0]) or math.isinf(each[1]))
+    ]
+    low, high = function_ends(name, ends)
+    if len(surely) == len(ends):
+        return low, high
+    if name == "smallest":
+        return low, min((each[1] for each in surely), default=max(each[1] for each in ends))
+    return max((each[0] for each in surely), default=min(each[0] for each in ends)), high
 
 
 @lru_cache(maxsize=4096)

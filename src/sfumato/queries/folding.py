@@ -11,8 +11,9 @@ from sfumato.queries.columns import finest_grid
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Domain, Field, Unusable, bounds, constant, grid_of, possible
 from sfumato.queries.reading import is_own
-from sfumato.queries.relations import UNIT, Fold, Folded, Union
-from sfumato.queries.syntax import word
+from sfumato.queries.relations import UNIT, Fold, Folded, Scan, Union
+from sfumato.queries.scopes import FromItem, Scope
+from sfumato.queries.syntax import AGGREGATES, Node, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from sfumato.queries.expressions import Scalar
     from sfumato.queries.reading import Reader
     from sfumato.queries.relations import Relation, Total
-    from sfumato.queries.scopes import FromItem, Scope
-    from sfumato.queries.syntax import Node
 
 _FOLDS: dict[str, Total] = {
     "AnyValue": "min",
@@ -152,3 +151,38 @@ def on_both_sides(
     )
     kinds = tuple(each.domain.kind for each, _ in listed)
     return Fold(above, Union(below, parts, kinds), (), tuple(folds)), person, found
+
+
+def as_rows_call_them(
+    keys: dict[str, Scalar], shown: dict[str, Scalar], scope: Scope | None
+) -> dict[str, Scalar]:
+    """The columns that are grouped by, by their names in FROM: in HAVING these come before new names."""
+    found = {}
+    for source in () if scope is None else scope.sources:
+        for name, each in source.columns.items():
+            label = next((label for label, key in keys.items() if key == each), None)
+            if label is not None and name in shown:
+                found[name] = shown[label]
+    return found
+
+
+def aggregated(
+    node: Node, measured: Callable[[Node], Scalar], known: dict[str, Scalar]
+) -> tuple[Node, Scope]:
+    """An expression over aggregates: each aggregate becomes a column, which stands for it."""
+    columns = dict(known)
+
+    def without(each: Node) -> Node:
+        if each.kind in AGGREGATES or each.kind in ("Filter", "IgnoreNulls"):
+            name = f"fold {len(columns)}"
+            columns[name] = measured(each)
+            return Node("Column", {"this": Node("Identifier", {"this": name})}, *(each.span or (-1, -1)))
+        parts: dict[str, Node | list[Node] | str | bool] = {}
+        for key, value in each.arguments.items():
+            if isinstance(value, Node):
+                parts[key] = without(value)
+            else:
+                parts[key] = [without(one) for one in value] if isinstance(value, list) else value
+        return Node(each.kind, parts, each.start, each.end, each.called)
+
+    return without(node), Scope((FromItem("", columns, Scan(-1, "", None, None, True)),))

@@ -576,10 +576,10 @@ class Reader:
         self._check_digits(right, parts[0])
         a, b = self.alike(parts, node)
         if isinstance(a, Constant) and not isinstance(b, Constant):
-            a, b, operator = b, a, _TURNED[operator]
-        return self._compared(node, operator, a, b)
+            a, b, operator = b, a, TURNED[operator]
+        return self.compared(node, operator, a, b)
 
-    def _compared(self, node: Node, operator: str, a: Scalar, b: Scalar) -> Scalar:
+    def compared(self, node: Node, operator: str, a: Scalar, b: Scalar) -> Scalar:
         """a operator b; where doubles do not tell them apart, by their difference, which is exact."""
         exact = None not in (a.domain.decimals, b.domain.decimals)
         if self.text.reading <= 3 or not exact or not (a.domain.wide or b.domain.wide):
@@ -644,7 +644,7 @@ class Reader:
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
         parts = self.alike([subject, *listed], node)
         if self.text.reading > 3 and subject.domain.wide:
-            return self.all_of(node, [self._compared(node, "=", parts[0], each) for each in parts[1:]], "or")
+            return self.all_of(node, [self.compared(node, "=", parts[0], each) for each in parts[1:]], "or")
         return self.call(node, "in", parts[0], *sorted(set(parts[1:]), key=notation.order))
 
 
@@ -710,7 +710,7 @@ def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,6})?")
-_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 EXAMPLES: dict[Kind, str] = {
     "integer": "Write for example: 18",
     "number": "Write for example: 1.5",

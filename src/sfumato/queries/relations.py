@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sfumato.queries.expressions import Call, Constant, Field, parts_of
+from sfumato.queries.expressions import Call, Constant, Field, fields, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,9 +157,30 @@ class Join:
     @property
     def rows(self) -> int | None:
         """Of one person, that weigh in full."""
-        if self.left.rows is None or self.right.rows is None:
-            return self.left.rows if self.right.public else self.right.rows
-        return min(self.left.rows * self.right.rows, 10**6)
+        left, right = self.left.rows, self.right.rows
+        if left is None or right is None:
+            return left if self.right.public else right
+        if self._finds_one(self.right):
+            return left
+        return right if not self.outer and self._finds_one(self.left) else min(left * right, 10**6)
+
+    def _finds_one(self, side: Relation) -> bool:
+        """Whether a row of the other side has one partner there at most: in a fold, by all of its keys."""
+        while isinstance(side, Where | Among):
+            side = side.relation
+        if not isinstance(side, Fold) or not side.by:
+            return False
+        keys = {f"t{side.number}.k{i}": each for i, each in enumerate(side.by)}
+        found = set()
+        for part in parts_of(self.on):
+            match part:
+                case Call("=", (Field() as a, b)) | Call("=", (b, Field() as a)) if a.name in keys:
+                    is_other = all(prefix(each) != side.number for each in fields(b))
+                    if (
+                        is_other and a.domain.kind == b.domain.kind != "number"
+                    ):  # doubles may be equal and two
+                        found.add(a.name)
+        return found == set(keys)
 
     @property
     def public(self) -> bool:

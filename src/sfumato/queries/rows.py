@@ -14,6 +14,8 @@ from sfumato.queries import relations
 from sfumato.queries.columns import domain_of
 from sfumato.queries.domains import hull
 from sfumato.queries.expressions import (
+    Constant,
+    Domain,
     Field,
     Scalar,
     Unusable,
@@ -21,11 +23,11 @@ from sfumato.queries.expressions import (
     parts_of,
     possible,
 )
-from sfumato.queries.folding import on_both_sides, one_fold
+from sfumato.queries.folding import aggregated, as_rows_call_them, on_both_sides, one_fold
 from sfumato.queries.joins import NESTED, ONE_BY_ONE, as_joins
 from sfumato.queries.narrowing import filtered, numbers_of, unit_kind
 from sfumato.queries.places import first_ones, firsts_of, windowed, windows_of
-from sfumato.queries.reading import Reader, equality, is_own, is_person
+from sfumato.queries.reading import COMPARISONS, TURNED, Reader, equality, is_own, is_person
 from sfumato.queries.relations import (
     Among,
     Fold,
@@ -42,8 +44,6 @@ from sfumato.queries.scopes import FromItem, Scope, grouped
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sfumato.queries.declared import DeclaredTable
 
 _PLAIN = ("Star", "Literal", "Column", "Identifier", "Null", "Boolean", "Alias")  # what EXISTS may select
@@ -253,20 +253,27 @@ class FromReader:
         clause = select.get("where")
         inside = {name: value for name, value in select.arguments.items() if name in ("from_", "joins")}
         other, own = self.of(Node("Select", inside, select.start, select.end), named)
-        kept, pairs = [], []
+        kept, pairs, unlike = [], [], list[tuple[str, Scalar, Scalar]]()
         for part in [] if clause is None else _conjuncts(clause.this):
             if self.knows(part, own):
                 kept.append(part)
                 continue
-            sides = [bare(part.this), bare(part.expression)] if part.kind == "EQ" else []
+            sides = [bare(part.this), bare(part.expression)] if part.kind in COMPARISONS else []
             inner = [each for each in sides if self.knows(each, own)]
             outer = [each for each in sides if not self.knows(each, own)]
             if len(inner) != 1 or any(
                 self.knows(each, own) for one in outer for each in one.walk() if _named(each)
             ):
-                told = "this condition compares rows of both queries with an operator other than ="
-                text.refuse(part, told, "Compare with =, or add up rows of each person in a subquery first.")
-            pairs.append((self.reader.operand(outer[0], scope), self.reader.operand(inner[0], own)))
+                told = "this condition compares rows of both queries in a way that is not supported"
+                text.refuse(
+                    part, told, "Compare two columns, or add up rows of each person in a subquery first."
+                )
+            pair = (self.reader.operand(outer[0], scope), self.reader.operand(inner[0], own))
+            if part.kind == "EQ":
+                pairs.append(pair)
+            else:
+                operator = COMPARISONS[part.kind]
+                unlike.append((operator if inner[0] is sides[0] else TURNED[operator], *pair))
         if kept:
             whole = kept[0] if len(kept) == 1 else Node("And", {"expressions": kept})
             other = self.where(whole, other, own, named)
@@ -281,16 +288,58 @@ class FromReader:
             except Unusable as reason:
                 text.unusable(reason, node)
             return Among(relation, value, other, other_value, negated, keeps=negated)
+        if unlike and (other.public or len(unlike) > 1):
+            told = "EXISTS takes one comparison other than =, and none with a public table"
+            text.refuse(node, told, "Compare with =, or add up rows of each person in a subquery first.")
         same = [pair for pair in pairs if is_own(pair[0]) and is_own(pair[1])]
         rest = [pair for pair in pairs if pair not in same]
         if not relation.by_person or len(rest) > 1 or not (same or (rest and self.refers(rest[0]))):
             told = "whether a row is kept would depend on rows of other people"
             advice = "Compare the columns that name the person, or a reference of the policy."
             text.refuse(node, told, advice)
+        if unlike:
+            return self.beside(node, relation, other, rest, unlike[0], negated)
         if not rest:
             return Among(relation, None, other, None, negated)
         found = self.among_own(node, relation, rest[0][0], other, rest[0][1], negated)
         return replace(found, keeps=negated)
+
+    def beside(
+        self,
+        node: Node,
+        relation: Relation,
+        other: Relation,
+        keys: list[tuple[Scalar, Scalar]],
+        unlike: tuple[str, Scalar, Scalar],
+        negated: bool,
+    ) -> Relation:
+        """EXISTS of rows of the same person, and key, with a value below one of the outer row, above it, or
+        elsewhere: as the least or the greatest of them is."""
+        operator, value, inner = unlike
+        number, call = self.number(node), self.reader.call
+        domain = replace(inner.domain, keys=None, required=False, tuned=None)
+        low, high = (Field(f"t{number}.{i}", domain) for i in range(2))
+        holds = {
+            "<>": lambda: self.reader.all_of(
+                node, [self.reader.compared(node, "<>", end, value) for end in (low, high)], "or"
+            ),
+            "<": lambda: self.reader.compared(node, "<", low, value),
+            "<=": lambda: self.reader.compared(node, "<=", low, value),
+            ">": lambda: self.reader.compared(node, ">", high, value),
+            ">=": lambda: self.reader.compared(node, ">=", high, value),
+        }[operator]()
+        folds = (Folded("min", inner), Folded("max", inner))
+        folded = Fold(number, other, tuple(key for _, key in keys), folds)
+        on = [
+            call(node, "=", mine, Field(f"t{number}.k{i}", theirs.domain, origin=_origin(theirs)))
+            for i, (mine, theirs) in enumerate(keys)
+        ]
+        on_all = self.reader.all_of(node, on, "and") if on else None
+        joined = Join(self.number(node), relation, folded, on_all, negated)
+        if negated:  # where there is no such row, nothing is compared
+            truths = Constant(False, Domain("boolean")), Constant(True, Domain("boolean"))
+            holds = call(node, "case", holds, *truths)
+        return filtered(joined, holds)
 
     def knows(self, node: Node, scope: Scope) -> bool:
         """Whether every column in it is one of these."""
@@ -624,14 +673,12 @@ class FromReader:
             return Field(f"t{number}.{listed.index(one)}", domain)
 
         for name, item in folds.items():
-            tree, inner = _aggregated(item, measured, shown)
+            tree, inner = aggregated(item, measured, shown)
             shown[name] = self.reader.raw(tree, inner)
         condition: Scalar | None = None
         if (having := node.get("having")) is not None:
             self.text.allow(having)
-            tree, inner = _aggregated(
-                having.this, measured, shown | _as_rows_call_them(columns, shown, scope)
-            )
+            tree, inner = aggregated(having.this, measured, shown | as_rows_call_them(columns, shown, scope))
             condition = self.reader.condition(tree, inner)
         result = Fold(number, relation, tuple(by), tuple(listed))
         visible = {name: each for name, each in shown.items() if not name.startswith("hidden ")}
@@ -701,19 +748,6 @@ def _owner(table: DeclaredTable, text: Text) -> Owner | None:
     return Owner(column.name, column.kind, other.name, table.through[1], _owner(other, text))
 
 
-def _as_rows_call_them(
-    keys: dict[str, Scalar], shown: dict[str, Scalar], scope: Scope | None
-) -> dict[str, Scalar]:
-    """The columns that are grouped by, by their names in FROM: in HAVING these come before new names."""
-    found = {}
-    for source in () if scope is None else scope.sources:
-        for name, each in source.columns.items():
-            label = next((label for label, key in keys.items() if key == each), None)
-            if label is not None and name in shown:
-                found[name] = shown[label]
-    return found
-
-
 def _named(node: Node) -> bool:
     return node.kind == "Column" and node.this.kind == "Identifier"
 
@@ -746,28 +780,6 @@ def _maybe(scalar: Scalar) -> Scalar:
 
 def _origin(scalar: Scalar) -> tuple[str, str]:
     return scalar.origin if isinstance(scalar, Field) else ("", "")
-
-
-def _aggregated(
-    node: Node, measured: Callable[[Node], Scalar], known: dict[str, Scalar]
-) -> tuple[Node, Scope]:
-    """An expression over aggregates: each aggregate becomes a column, which stands for it."""
-    columns = dict(known)
-
-    def without(each: Node) -> Node:
-        if each.kind in AGGREGATES or each.kind in ("Filter", "IgnoreNulls"):
-            name = f"fold {len(columns)}"
-            columns[name] = measured(each)
-            return Node("Column", {"this": Node("Identifier", {"this": name})}, *(each.span or (-1, -1)))
-        parts: dict[str, Node | list[Node] | str | bool] = {}
-        for key, value in each.arguments.items():
-            if isinstance(value, Node):
-                parts[key] = without(value)
-            else:
-                parts[key] = [without(one) for one in value] if isinstance(value, list) else value
-        return Node(each.kind, parts, each.start, each.end, each.called)
-
-    return without(node), Scope((FromItem("", columns, Scan(-1, "", None, None, True)),))
 
 
 def _names(named: dict[str, Node]) -> list[Node]:
