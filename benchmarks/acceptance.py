@@ -1,5 +1,5 @@
 """How many questions that people ask elsewhere are answered, and whether the answers are right:
-`python benchmarks/acceptance.py [--smoke] [--only CORPUS ...] [--reasons]`.
+`python benchmarks/acceptance.py [--smoke] [--only CORPUS ...] [--reasons] [--times ROWS]`.
 
 Each corpus below `benchmarks/corpora` is asked of made-up data that fit its policy. Bars, for each corpus:
   accepted      of the questions that have a sound private answer, in percent
@@ -20,17 +20,22 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 import sfumato as sf
 from sfumato.queries.sql import respelled
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUICK = 0.005  # seconds of DuckDB, below which nothing is compared
 CORPORA = Path(__file__).parent / "corpora"
 ROWS, FEW_ROWS = 20_000, 2_000
 SHARP = "9000"  # an epsilon that leaves hardly any noise
@@ -50,10 +55,11 @@ class Found:
     wrong: list[str] = field(default_factory=list)
     cells: int = 0
     covered: int = 0
+    ratios: dict[str, tuple[float, float]] = field(default_factory=dict)  # seconds of ours, and of DuckDB
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def asked(name: str, folder: Path, rows: int, *, values: bool) -> Found:
+def asked(name: str, folder: Path, rows: int, *, values: bool, times: bool = False) -> Found:
     """A corpus, asked of its own data."""
     source, found = CORPORA / name, Found()
     spec = importlib.util.spec_from_file_location(f"corpus_{name}", source / "data.py")
@@ -82,6 +88,14 @@ def asked(name: str, folder: Path, rows: int, *, values: bool) -> Found:
         if question is None:
             continue
         found.accepted += 1
+        if times:
+            text = each["sql"] if dialect == "duckdb" else respelled(each["sql"], dialect)
+            theirs_ = min(_seconds(lambda: engine.execute(text).fetchall()) for _ in range(3))  # noqa: B023
+            ours = min(
+                _seconds(lambda: db.sql(each["sql"], epsilon=price, delta="1e-6", dialect=dialect).release())  # noqa: B023
+                for price in ("100", "101")
+            )
+            found.ratios[each["id"]] = (ours, theirs_)
         if values and not set(each["features"]) & set(OURS) and each["id"] not in KNOWN:
             text = each["sql"] if dialect == "duckdb" else respelled(each["sql"], dialect)
             theirs = [_flat(row) for row in engine.execute(text).fetchall()]
@@ -91,6 +105,23 @@ def asked(name: str, folder: Path, rows: int, *, values: bool) -> Found:
             _, cells, covered = _inside(question.release(), theirs, "0.95")
             found.cells, found.covered = found.cells + cells, found.covered + covered
     return found
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def told_times(ratios: dict[str, tuple[float, float]]) -> None:
+    """How many times as long as DuckDB's own query a release takes: where that needs 5 ms or more."""
+    listed = sorted((ours / theirs, name, ours) for name, (ours, theirs) in ratios.items() if theirs >= QUICK)
+    if not listed:
+        return
+    middle, far = listed[len(listed) // 2][0], listed[9 * len(listed) // 10][0]
+    print(f"times: {len(listed)} questions, median {middle:.1f}x, 90% below {far:.1f}x")
+    for ratio, name, ours in listed[-8:]:
+        print(f"  {name}: {ratio:.1f}x, {1000 * ours:.0f} ms")
 
 
 def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -133,10 +164,18 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="small, in seconds; shares are not judged")
     known = sorted(each.parent.name for each in CORPORA.glob("*/questions.toml"))
     parser.add_argument("--only", nargs="+", choices=known, default=known)
+    parser.add_argument(
+        "--times", type=int, metavar="ROWS", help="also how long answers take at so many rows"
+    )
     parser.add_argument("--reasons", action="store_true", help="print why questions were refused")
     given = parser.parse_args()
-    short = 0
+    short, ratios = 0, dict[str, tuple[float, float]]()
     for name in given.only:
+        if given.times:
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["XDG_STATE_HOME"] = folder
+                ratios |= asked(name, Path(folder), given.times, values=False, times=True).ratios
+            continue
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_STATE_HOME"] = folder  # what remembers ledgers forgets these
             rows = FEW_ROWS if given.smoke else ROWS
@@ -162,6 +201,7 @@ def main() -> int:
                 continue
             short += not holds
             print(f"BAR {name}_{bar} {measured:.4g} {op} {target:g} {'ok' if holds else 'short'}")
+    told_times(ratios)
     return 1 if short else 0
 
 

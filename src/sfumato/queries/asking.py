@@ -488,7 +488,7 @@ class Asking:
         value = self.reader.value(node, self.scope)
         if not value.domain.numeric:
             name = node.name if node.kind == "Column" else word(node)
-            advice = f"Use an integer or number column, or COUNT({name})."
+            advice = f"Use an integer or number column, or COUNT({name if node.kind == 'Column' else 'x'})."
             self.text.refuse(node, f"{name} is {value.domain.kind}, not a number", advice)
         return self.only_if(condition, value, whole)
 

@@ -556,7 +556,10 @@ class Reader:
         found = self.raw(node, scope)
         if found.domain.kind != "boolean" or (isinstance(found, Constant) and found.value is None):
             name = node.name if node.kind == "Column" else word(node)
-            text.refuse(node, f"{name} is not a condition", f"Compare it: {name} = ...")
+            advice = (
+                f"Compare it: {name} = ..." if node.kind == "Column" else "Compare it with a value: x = 3"
+            )
+            text.refuse(node, f"{name} is not a condition", advice)
         return found
 
     def all_of(self, node: Node, parts: list[Scalar], how: str = "") -> Scalar:

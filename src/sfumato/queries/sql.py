@@ -272,12 +272,24 @@ def _called(tree: exp.Expr) -> str:
     return ""
 
 
+_ALSO_CALLED = {"GROUP_CONCAT": ("STRING_AGG", "LISTAGG"), "STR_POSITION": ("POSITION",)}
+
+
 def _call_as_typed(tree: Node, sql: str) -> None:
     """Functions are called as they were typed: BOOL_OR(), not LOGICAL_OR()."""
+    whole = sql.upper()
     for node in tree.walk():
-        typed = sql[node.start : node.end + 1] if node.called and node.start >= 0 else ""
+        if not node.called:
+            continue
+        typed = sql[node.start : node.end + 1] if node.start >= 0 else ""
+        name = node.called.removeprefix("the function ").removesuffix("()")
+        names = [name, *_ALSO_CALLED.get(name, ())]
         if re.fullmatch(r"[A-Za-z_]\w*", typed):
             node.called = f"the function {typed.upper()}()"
+        elif not any(each in whole for each in names):  # it is an operator, or has another name
+            node.called = ""
+        else:
+            node.called = f"the function {next(each for each in names if each in whole)}()"
 
 
 def _chain(tree: exp.Expr, depth: int) -> Node | None:
