@@ -161,10 +161,10 @@ QUESTIONS = (
 )
 
 
-def exactly(db: Database, sql: str) -> list[tuple[object, ...]] | None:
+def exactly(db: Database, sql: str, dialect: str = "duckdb") -> list[tuple[object, ...]] | None:
     """The rows of a text when nothing is noisy; None if it is refused."""
     try:
-        question = db.sql(sql, epsilon="1", delta="1e-6")
+        question = db.sql(sql, epsilon="1", delta="1e-6", dialect=dialect)
     except QueryRefused:
         return None
     one = Distance(l1=Fraction(1))
@@ -303,6 +303,73 @@ def test_division_by_nothing_and_roots_below_it_have_no_value() -> None:
     for word in ("sqrt", "ln", "log"):
         assert made_of(Made(word, "number", (x,)), [-1.0]) == [(None,)]
     assert made_of(Made("exp", "number", (x,)), [1e6]) == [(None,)]
+
+
+ALL = "(SELECT COUNT(*) AS c FROM sales) AS q"
+BY_REGION = "(SELECT region, COUNT(*) AS n FROM sales GROUP BY region)"
+IN_POSTGRESQL: dict[str, list[tuple[object, ...]]] = {  # with what PostgreSQL 18 says of the same rows
+    "WITH q(a) AS (SELECT COUNT(*) FROM sales) SELECT a / 7 AS x FROM q": [(171,)],
+    "SELECT a / 7 AS x FROM (SELECT COUNT(*) AS c FROM sales) AS q(a)": [(171,)],
+    f"SELECT v.x / 2 AS y FROM (VALUES (1), (5)) AS v(x), {ALL} ORDER BY y": [(0,), (2,)],
+    f"SELECT (c * 0.00125)::int AS x FROM {ALL}": [(2,)],
+    f"SELECT ROUND(c / 1200 * 1.005, 2) AS r FROM {ALL}": [(1.01,)],
+    f"SELECT FLOOR(c * 0.29 * 100) AS f FROM {ALL}": [(34800,)],
+    "SELECT RANK() OVER (ORDER BY s DESC) AS r FROM (VALUES (2), (1), (NULL)) AS v(s), "
+    f"{ALL} ORDER BY s DESC": [(1,), (2,), (3,)],
+    f"SELECT g / 2 AS h FROM generate_series(1, 3) AS g CROSS JOIN {ALL} ORDER BY g": [(0,), (1,), (1,)],
+    "SELECT region FROM sales WHERE shop = E'shop1' OR shop = $$shop0$$ GROUP BY region "
+    "ORDER BY COUNT(*), 1 FETCH FIRST ROW ONLY": [("north",)],
+    "SELECT SUM(COUNT(*)) OVER w AS s FROM sales GROUP BY region "
+    "WINDOW w AS (ORDER BY region DESC) ORDER BY s": [(400,), (800,), (1200,)],
+}
+
+
+@pytest.mark.parametrize(("sql", "rows"), IN_POSTGRESQL.items())
+def test_in_postgresql_s_dialect_it_means_what_postgresql_says(
+    db: Database, sql: str, rows: list[tuple[object, ...]]
+) -> None:
+    found = exactly(db, sql, "postgres")
+    assert found is not None
+    assert len(found) == len(rows)
+    for mine, other in zip(found, rows, strict=True):
+        assert all(alike(a, b) for a, b in zip(mine, other, strict=True)), (mine, other)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT region, COUNT(*) AS c FROM sales GROUP BY region HAVING c > 5",
+        "SELECT (100.0 * COUNT(*) / 7)::text AS x FROM sales",
+        f"SELECT CONCAT(region, n > 5) AS x FROM {BY_REGION} AS q",
+        "SELECT TO_CHAR(day, 'YYYY%MM') AS x, COUNT(*) FROM sales GROUP BY 1",
+        "SELECT COUNT(*) FROM sales WHERE shop ~ '^\\w+$'",
+        f"SELECT LAG(n, 1, 'x') OVER (ORDER BY n) AS x FROM {BY_REGION} AS q",
+        "SELECT day, COUNT(*) FROM sales GROUP BY day UNION ALL SELECT 'total', COUNT(*) FROM sales",
+    ],
+)
+def test_what_means_something_else_there_or_fails_is_refused_for_free(db: Database, sql: str) -> None:
+    spent = db.budget.spent.amount
+    with pytest.raises(QueryRefused):
+        db.sql(sql, epsilon="1", delta="1e-6", dialect="postgres").release()
+    assert db.budget.spent.amount == spent
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [  # where noise, or a selection by it, decides whether there is a row
+        "SELECT v.k, COALESCE(n, 0) AS m FROM (VALUES ('shop0'), ('x')) AS v(k) LEFT JOIN "
+        "(SELECT shop AS k, COUNT(*) AS n FROM sales GROUP BY shop) AS t USING (k)",
+        "SELECT COALESCE((SELECT n FROM (SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop) AS t "
+        "WHERE shop = 'x'), 0) AS m",
+        f"SELECT a.region, COALESCE(b.n, 0) AS m FROM {BY_REGION} AS a LEFT JOIN (SELECT region, "
+        "COUNT(*) AS n FROM sales GROUP BY region HAVING COUNT(*) > 400) AS b USING (region)",
+        f"SELECT a.region, COALESCE(b.n, 0) AS m FROM {BY_REGION} AS a LEFT JOIN (SELECT kind, "
+        "COUNT(*) AS n FROM sales GROUP BY kind) AS b ON a.n > 400 AND b.kind = 'a'",
+    ],
+)
+def test_what_noise_may_leave_out_has_no_interval(db: Database, sql: str) -> None:
+    plan = db.sql(sql, epsilon="1", delta="1e-6").plan
+    assert not next(column for column in plan.columns if column.name == "m").has_interval
 
 
 # What is charged ------------------------------------------------------------------------------------------

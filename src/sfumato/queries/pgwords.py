@@ -26,7 +26,7 @@ SAME = {  # what means the same in both, and what comes out of it
     **dict.fromkeys(("Reverse", "Monthname", "Dayname"), TEXT),
     **dict.fromkeys(("CurrentDate", "CurrentTimestamp", "LastDay"), PgType("date")),
     **dict.fromkeys(("Interval", "WindowSpec", "Qualify", "Offset", "Fetch", "LimitOptions"), UNKNOWN),
-    **dict.fromkeys(("GroupingSets", "Alias", "If", "DataType"), UNKNOWN),
+    **dict.fromkeys(("GroupingSets", "Alias", "If", "DataType", "Identifier"), UNKNOWN),
 }
 OF_THEIR_ARGUMENT = (
     "Paren",

@@ -43,12 +43,14 @@ from sfumato.queries.reading import DIGITS
 from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, word
 from sfumato.queries.trees import (
     altered,
+    anew,
     folded,
     is_result,
     is_value,
     number_of,
 )
 
+_STRINGS = ("ByteString", "RawString", "UnicodeString")
 _SETS = ("Union", "Intersect", "Except")
 _SUBQUERIES = ("Select", *_SETS, "Subquery")
 
@@ -183,6 +185,11 @@ class _Translation(PgRules):
         node = self._folded(node)
         if node.kind == "Values":
             return node, (node.alias, _called(self._values(node), node))
+        if node.kind == "Table" and node.this.kind == "ExplodingGenerateSeries":
+            series = anew(node.this, "GenerateSeries", **node.this.arguments)
+            kind = self.typed(series["start"], _Names(), {})[1]
+            columns = {node.alias or "generate_series": kind if kind.is_whole else UNKNOWN}
+            return altered(node, this=series), (node.alias, _called(columns, node))
         if node.kind != "Table" or node.this.kind != "Identifier":
             return node, ("", {})
         alias = node.alias or node.name
@@ -238,6 +245,8 @@ class _Translation(PgRules):
             self._give(limit, INT8)
         if (group := node.get("group")) is not None:
             changed["group"] = self._group(group, names, named)
+        if windows := node.nodes("windows"):
+            changed["windows"] = [self.typed(each, names, named, is_released)[0] for each in windows]
         if (order := node.get("order")) is not None:
             changed["order"] = self._order(order, names, named, is_released)
         return altered(node, **changed), columns
@@ -308,6 +317,8 @@ class _Translation(PgRules):
             return found, next(iter(columns.values()), UNKNOWN)
         if node.kind == "Column":
             return self._column(node, names)
+        if node.kind in _STRINGS and "\\" not in node.text():  # E'...', $$...$$
+            return anew(node, "Literal", this=node.text(), is_string=True), UNKNOWN
         if node.kind == "Literal":
             return self._literal(node)
         if node.kind == "Case":

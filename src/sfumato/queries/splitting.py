@@ -659,7 +659,8 @@ class Splitter:
                 for name, told in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
                     if options is not None and options.arguments.get(name):
                         self.text.refuse(clause, f"{told} is not supported", "Write for example: LIMIT 10")
-                limit = asking.whole_number(clause["count"], "FETCH", self.text)
+                count = clause.get("count")  # FETCH FIRST ROW ONLY
+                limit = 1 if count is None else asking.whole_number(count, "FETCH", self.text)
             else:
                 limit = asking.whole_number(clause.expression, "LIMIT", self.text)
         if (clause := node.get("offset")) is not None:
