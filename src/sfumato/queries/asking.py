@@ -440,13 +440,15 @@ class Asking:
         node = node.this if node.kind == "Filter" else node
         if node.kind not in ("Min", "Max") or node.this.kind == "Distinct":
             return None
-        domain = self.reader.raw(node.this, self.scope).domain
+        value = self.reader.raw(node.this, self.scope)
+        domain = value.domain
         if domain.kind not in ("date", "timestamp"):
             return None
         if domain.since is None or domain.until is None:
-            advice = f"Ask the owner for its bounds (low, high), or count by day: GROUP BY {word(node.this)}"
-            told = f"this {domain.kind} has no bounds, so one person could change the result without limit"
-            self.text.refuse(node, told, advice)
+            name = node.this.name if node.this.kind == "Column" else f"this {domain.kind}"
+            told = f"{name} has no bounds, so one person could change the result without limit"
+            advice = "Use a column with bounds, or count: GROUP BY x"
+            self.text.unusable(Unusable(told, advice, value if isinstance(value, Field) else None), node)
         if not self.is_below:
             self.text.refuse(node, f"{word(node)} of a {domain.kind} is made of what is released", "")
         start = domain.since
