@@ -68,6 +68,15 @@ z = { type = "text", keys = ["u", "v"] }
             "SELECT COUNT(*) FROM a AS s LEFT JOIN a AS t ON s.pid = t.pid JOIN a AS r ON t.pid = r.pid",
             "two people",
         ),
+        *(
+            (
+                f"SELECT COUNT(*) FROM {one} WHERE {word} (SELECT 1 FROM {two} WHERE who = pid{more})",
+                "different types",
+            )
+            for one, two in (("a", "b"), ("b", "a"))
+            for word in ("EXISTS", "NOT EXISTS")
+            for more in ("", " AND a.x > b.x", " AND a.x <> b.x AND b.x = 3")
+        ),
         ("SELECT COUNT(*) FROM p LEFT JOIN a ON p.x = a.x", "depends on everybody"),
         ("SELECT COUNT(*) FROM a WHERE x IN (SELECT x FROM a)", "rows of other people"),
         ("SELECT COUNT(*) FROM (SELECT pid, x FROM a LIMIT 3) AS u", "LIMIT"),

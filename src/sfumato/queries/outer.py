@@ -242,6 +242,8 @@ class MadeReader:
         if found is None:
             kinds = " and ".join(dict.fromkeys(each.kind for each in parts))
             self.refuse(node, f"{word(node)} has values of different types: {kinds}", "Cast one of them.")
+        for each in parts:
+            self.check_moment(each, found, node)
         return found
 
     def column(self, node: Node, scope: MadeScope) -> Made:
@@ -391,6 +393,7 @@ class MadeReader:
         inner = self.value(node.this, scope)
         if kind in ("date", "timestamp") and is_numeric(inner.kind):
             self.refuse(node, f"a number cannot be cast to {kind}", "Cast a text or a date.")
+        self.check_moment(inner, kind, node)
         digits, trace = "", None
         if target.text() == "DECIMAL":
             given = [each.text() or each.name for each in target.nodes()]
@@ -407,6 +410,12 @@ class MadeReader:
         if kind == "integer" and not digits and is_numeric(inner.kind) and _is_exact(node, inner):
             inner = self.plain("round exactly", "number", [inner], text="0")
         return self.plain("cast", kind, [inner], text=digits and f"DECIMAL {int(digits)}", trace=trace)
+
+    def check_moment(self, made: Made, kind: MadeKind, node: Node) -> None:
+        """Refuse a text that is written out and is read as a date, if it is none."""
+        if made.word == "text" and kind in ("date", "timestamp") and not _MOMENT.fullmatch(made.text.strip()):
+            example = "DATE '2024-01-31'" if kind == "date" else "TIMESTAMP '2024-01-31 12:00:00'"
+            self.refuse(node, f"that is not a value of type {kind}", f"Write for example: {example}")
 
     def scalar(self, node: Node) -> Made:
         query = self.subquery(node.this if node.kind == "Subquery" else node)
@@ -673,6 +682,10 @@ class MadeReader:
         return tuple(found)
 
 
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?"
+    r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
 _FRAME_END = re.compile(r"CURRENT ROW|(UNBOUNDED|[0-9]{1,6}) (PRECEDING|FOLLOWING)")
 
 

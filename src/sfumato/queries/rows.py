@@ -297,6 +297,9 @@ class FromReader:
             told = "whether a row is kept would depend on rows of other people"
             advice = "Compare the columns that name the person, or a reference of the policy."
             text.refuse(node, told, advice)
+        if unit_kind(relation) != unit_kind(other):
+            told = "the tables identify people by different types"
+            text.refuse(node, told, "They cannot be compared; ask about each table separately.")
         if unlike:
             return self.beside(node, relation, other, rest, unlike[0], negated)
         if not rest:

@@ -238,7 +238,7 @@ class Lowering:
         columns = {**left.columns, **right.columns}
         units = left.units if join.outer else left.units | right.units
         found = Lowered(left.rows, left.unit or right.unit, columns, units)
-        on: list[Expression] = [equal(left.unit, right.unit)] if left.unit and right.unit else []
+        on: list[Expression] = [_one_person(left.unit, right.unit)] if left.unit and right.unit else []
         if join.on is not None:
             on += [*_same_person(join.on, left.units | right.units), found.value(join.on)]
         found.rows = work.JoinedRows(left.rows, right.rows, tuple(dict.fromkeys(on)), join.outer)
@@ -385,6 +385,7 @@ class Lowering:
         if among.value is None or among.other_value is None:
             assert found.unit is not None
             assert other.unit is not None
+            _one_person(found.unit, other.unit)
             subjects, values = (found.unit,), (other.unit,)
         else:
             subject, value = found.value(among.value), other.value(among.other_value)
@@ -394,6 +395,7 @@ class Lowering:
             if not among.other.public:  # rows of the same person alone
                 assert found.unit is not None
                 assert other.unit is not None
+                _one_person(found.unit, other.unit)
                 subjects, values = (found.unit, subject), (other.unit, value)
                 if not among.keeps:
                     found.rows = filtered(found.rows, there(subject))
@@ -404,6 +406,14 @@ class Lowering:
 
 
 _ONE = (("one", bare(1)),)
+
+
+def _one_person(a: Expression, b: Expression) -> Expression:
+    """That two rows are the same person's. People who are named by numbers here and by texts there are never
+    compared: an engine would read the texts as numbers, '7' and '07' would be one, and others would fail."""
+    if (a.type == "text") != (b.type == "text"):
+        raise AssertionError("people are named by numbers and by texts")
+    return equal(a, b)
 
 
 def _same_person(condition: Scalar, units: dict[int, Expression]) -> Iterator[Expression]:
