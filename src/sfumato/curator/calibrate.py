@@ -264,9 +264,7 @@ def _gaussian_for(
     None as soon as the product of its variances, which decides as it did for the split, is not below `most`.
     """
     assert spend.epsilon is not None
-    far = 1 << 20  # one shift by 2^20 steps on a line is as good as any
-    one = Distance(l0=1, linf=Fraction(far))
-    rho = far**2 / (2 * Gaussian.at(epsilon=spend.epsilon, delta=spend.delta, distance=one).sigma_squared)
+    rho = _rho_of_one(spend.epsilon, spend.delta)
     sizes = [math.sqrt(_l2_squared(each.presence)) for each in distances]
     parts = _split(sizes, uses, power=1, reach=AT_95[0] / math.sqrt(2 * rho))
     for tried in range(TRIES):
@@ -277,6 +275,14 @@ def _gaussian_for(
             return steps
         rho = round_up(rho * (1 - Fraction(1 << tried // 4, 1000)), 24)
     return None
+
+
+@lru_cache(maxsize=256)  # questions are asked at few prices, and this takes long
+def _rho_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho of the noise that makes one shift (epsilon, delta)-private."""
+    far = 1 << 20  # one shift by 2^20 steps on a line is as good as any
+    one = Distance(l0=1, linf=Fraction(far))
+    return far**2 / (2 * Gaussian.at(epsilon=epsilon, delta=delta, distance=one).sigma_squared)
 
 
 def count_within(

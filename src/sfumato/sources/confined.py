@@ -35,14 +35,13 @@ SETTINGS: dict[str, Any] = {
 Job = dict[str, Any]
 
 
-def run(job: Job) -> tuple[str, Any]:
+def run(engine: duckdb.DuckDBPyConnection, job: Job) -> tuple[str, Any]:
     """The rows of a job, or one word for why there are none."""
     try:
-        with duckdb.connect(":memory:", config=SETTINGS) as engine:
-            for name, kinds, columns in job["tables"]:
-                fill(engine, name, kinds, columns)
-            cursor = engine.execute(job["sql"])
-            return fetched(cursor, job["most"])
+        for name, kinds, columns in job["tables"]:
+            fill(engine, name, kinds, columns)
+        cursor = engine.execute(job["sql"])
+        return fetched(cursor, job["most"])
     except (duckdb.OutOfMemoryException, MemoryError):
         return "memory", None
     except duckdb.OutOfRangeException:
@@ -82,14 +81,17 @@ def main(given: BinaryIO, gives: BinaryIO) -> None:
     """Jobs from one pipe, answers into the other, until the first is closed."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while len(head := given.read(12)) == 12:
-        size, seconds = struct.unpack("!Qf", head)
-        job = pickle.loads(given.read(size))
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # whoever started it may be gone
-        told = pickle.dumps(run(job), protocol=pickle.HIGHEST_PROTOCOL)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        gives.write(struct.pack("!Q", len(told)) + told)
-        gives.flush()
+    while True:
+        with duckdb.connect(":memory:", config=SETTINGS) as engine:  # of one job; made before it comes
+            if len(head := given.read(12)) < 12:
+                return
+            size, seconds = struct.unpack("!Qf", head)
+            job = pickle.loads(given.read(size))
+            signal.setitimer(signal.ITIMER_REAL, seconds)  # whoever started it may be gone
+            told = pickle.dumps(run(engine, job), protocol=pickle.HIGHEST_PROTOCOL)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            gives.write(struct.pack("!Q", len(told)) + told)
+            gives.flush()
 
 
 if __name__ == "__main__":
