@@ -394,6 +394,12 @@ class MadeReader:
         if kind in ("date", "timestamp") and is_numeric(inner.kind):
             self.refuse(node, f"a number cannot be cast to {kind}", "Cast a text or a date.")
         self.check_moment(inner, kind, node)
+        if (
+            inner.word == "text"
+            and kind in _WRITTEN
+            and not _WRITTEN[kind].fullmatch(inner.text.strip().lower())
+        ):
+            self.refuse(node, f"that is not a value of type {kind}", "Write the value without quotes.")
         digits, trace = "", None
         if target.text() == "DECIMAL":
             given = [each.text() or each.name for each in target.nodes()]
@@ -469,7 +475,10 @@ class MadeReader:
             found = self.plain("like", "boolean", parts, text=COMPARING[kind])
             return self.plain("not", "boolean", [found]) if node.arguments.get("negate") else found
         self.alike(parts, node)
-        return self.plain("compare", "boolean", parts, text=COMPARING[kind])
+        exactly = all(is_numeric(each.kind) for each in parts) and any(
+            _is_exact(Node(""), each) and each.word != "number" for each in parts
+        )
+        return self.plain("compare exactly" if exactly else "compare", "boolean", parts, text=COMPARING[kind])
 
     def among(self, node: Node, scope: MadeScope) -> Made:
         inner = self.value(node.this, scope)
@@ -686,6 +695,11 @@ _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?"
     r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
+_WRITTEN: dict[MadeKind, re.Pattern[str]] = {  # values as texts that all engines read alike
+    "integer": re.compile(r"[+-]?[0-9]{1,18}"),
+    "number": re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?"),
+    "boolean": re.compile(r"true|false|t|f"),
+}
 _FRAME_END = re.compile(r"CURRENT ROW|(UNBOUNDED|[0-9]{1,6}) (PRECEDING|FOLLOWING)")
 
 

@@ -107,6 +107,8 @@ class PgRules:
 
     def compared(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         self._check_compared(node, kinds)
+        if BOOLEAN in kinds and any(kind.is_whole or kind.name in ("numeric", "float8") for kind in kinds):
+            self.text.refuse(node, "PostgreSQL compares no boolean with a number", "Write: x, or NOT x")
         return node, BOOLEAN
 
     def chosen(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:

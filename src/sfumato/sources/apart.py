@@ -527,6 +527,7 @@ _PRINTED: dict[str, Any] = {
     "negate": lambda p, made: f"(-{p.value(made.parts[0])})",
     "operator": _MadePrinter.operator,
     "compare": _two("({} {sign} {})"),
+    "compare exactly": _two("(TRY_CAST({} AS DECIMAL(38, 9)) {sign} TRY_CAST({} AS DECIMAL(38, 9)))"),
     "like": _two("({} {sign} {})"),
     "between": _two("({} BETWEEN {} AND {})"),
     "in": lambda p, made: "({} IN ({}))".format(p.alike(made.parts)[0], ", ".join(p.alike(made.parts)[1:])),
