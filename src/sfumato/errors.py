@@ -129,6 +129,7 @@ class QueryRefused(SfumatoError):
     code, status, sqlstate = "query_refused", 422, "0A000"
 
     was_answered = False  # by an earlier version, which read it otherwise than SQL does
+    is_shown_elsewhere = False  # what a plan cannot show, something made of its release may
 
     def __init__(
         self, problem: str, advice: str, *, sql: str = "", span: tuple[int, int] | None = None

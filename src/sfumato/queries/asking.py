@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from sfumato.errors import QueryRefused
+from sfumato.errors import QueryRefused, Unsupported
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import (
     Call,
@@ -550,9 +550,12 @@ class Asking:
             self.refuse_column(node)
         if (told := instead_of(node)) is not None:
             self.text.refuse(node, *told)
-        return self.text.refuse(
-            node, f"{word(node)} is not supported in SELECT", "Use keys, numbers and aggregates."
-        )
+        try:
+            problem = f"{word(node)} is not supported in SELECT"
+            self.text.refuse(node, problem, "Use keys, numbers and aggregates.")
+        except Unsupported as refusal:
+            refusal.is_shown_elsewhere = True
+            raise
 
     def key(self, node: Node) -> KeyOf | None:
         """The key that a node spells out, if it does."""

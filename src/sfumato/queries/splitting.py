@@ -83,7 +83,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
     try:
         query = splitter.query(tree, {})
     except QueryRefused:
-        if refusal is not None:
+        if refusal is not None and not refusal.is_shown_elsewhere:
             raise refusal from None
         raise
     if not splitter.questions:
