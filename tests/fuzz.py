@@ -776,7 +776,8 @@ class Grammar:
         if name == "SUBSTRING":
             sql = self.rng.choice([f"SUBSTRING({inner}, 1, {count})", f"SUBSTRING({inner}, 2, {count})"])
         elif name in ("LEFT", "RIGHT"):
-            sql = f"{name}({inner}, {count})"
+            less = [-1, -3, "STRPOS('a,b', 'a') - 3", f"STRPOS({inner}, 'a') - 1"]
+            sql = f"{name}({inner}, {self.rng.choice(less) if self._often(0.3) else count})"
         elif name in ("CONCAT", "||"):
             other = self._text(columns, depth - 1).sql if self._often(0.4) else self._constant("text")
             sql = f"CONCAT({inner}, {other})" if name == "CONCAT" else f"({inner} || {other})"

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from sfumato.queries.domains import BIGGEST, RULES, call, joined
+from sfumato.queries.cells import Clamp
+from sfumato.queries.domains import BIGGEST, RULES, call, joined, longest
 from sfumato.queries.expressions import (
     LARGEST,
     MOST_LISTED,
@@ -642,7 +643,7 @@ class Grower:
                 subject = self.pick([I, X, FREE, WILD, None]) or more()
                 return (name, subject, low, high, self.pick([whole(1), whole(7), whole(4000)]))
             case "left" | "right":
-                return (name, more(), self.pick(COUNTS))
+                return (name, more(), self.pick([*COUNTS, whole(-1), whole(-3), whole(-1000)]))
             case "substring":
                 return (name, more(), self.pick([whole(n) for n in (1, 2, 1000)]), self.pick(COUNTS))
             case "to text":
@@ -756,6 +757,27 @@ def test_what_may_have_no_bounds_is_refused() -> None:
     assert (
         call("/", whole(1), i).domain.low == -1
     )  # an integer is at least one away from zero, or has no value
+
+
+@pytest.mark.parametrize("function", ["left", "right"])
+@pytest.mark.parametrize("count", [-1, -3, -1000])
+def test_all_but_some_letters_is_no_bound_on_how_many(function: str, count: int) -> None:
+    """Bounds in the wrong order would make the distance of what is added up nothing at all."""
+    free = Field("t0.note", Domain("text"))
+    assert longest(call(function, free, whole(count))) is None
+    assert call("length", call(function, free, whole(count))).domain.high is None
+    listed = Field("t0.ward", Domain("text", keys=("A", "abc")))
+    assert longest(call(function, listed, whole(count))) == 3
+    assert longest(call(function, listed, whole(2))) == 2
+    with pytest.raises(Unusable, match="put together"):
+        call("concat", *[call(function, free, whole(count))] * 9)
+
+
+def test_bounds_in_the_wrong_order_are_refused_where_they_are_made() -> None:
+    with pytest.raises(Unusable):
+        Domain("integer", Fraction(1), Fraction(0))
+    with pytest.raises(ValueError, match="lower bound"):
+        Clamp(Fraction(1), Fraction(0), 0)
 
 
 def test_no_number_reaches_two_to_the_53rd() -> None:

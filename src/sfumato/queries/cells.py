@@ -34,6 +34,8 @@ class Clamp:
     def __post_init__(self) -> None:
         assert Fraction(float(self.low)) == self.low
         assert Fraction(float(self.high)) == self.high
+        if self.low > self.high:  # every distance rests on their order
+            raise ValueError("a clamp needs a lower bound that is not above the upper one")
 
     @property
     def least(self) -> int:

@@ -371,7 +371,9 @@ def _copies(text: Scalar) -> int:
     match text:
         case Constant():
             return 0
-        case Call("left" | "right" | "substring" | "to text"):
+        case Call("left" | "right" | "substring", (of, *_, count)):
+            return 0 if kept_letters(count) is not None else _copies(of)
+        case Call("to text"):
             return 0
         case Call("concat", parts):
             return sum(map(_copies, parts))
@@ -399,6 +401,14 @@ def _length(a: Scalar) -> Domain:
     return Domain("integer", Fraction(0), None if most is None else Fraction(most))
 
 
+def kept_letters(count: Scalar) -> int | None:
+    """How many letters a count keeps at most; below 0 it says how many are left out, which is no bound."""
+    match count:
+        case Constant(int() as most) if most >= 0:
+            return most
+    return None
+
+
 def longest(text: Scalar) -> int | None:
     """How many letters a text has at most, where that is public."""
     match text:
@@ -406,10 +416,9 @@ def longest(text: Scalar) -> int | None:
             return 0 if value is None else len(str(value))
         case Field(_, domain):
             return None if domain.keys is None else max(len(str(key)) for key in domain.keys)
-        case Call("left" | "right" | "substring", (inner, *_, Constant(count))):
-            known = longest(inner)
-            assert isinstance(count, int)
-            return count if known is None else min(known, count)
+        case Call("left" | "right" | "substring", (inner, *_, Constant() as count)):
+            known, most = longest(inner), kept_letters(count)
+            return known if most is None else most if known is None else min(known, most)
         case Call("to text", (inner,)):
             if inner.domain.kind == "integer" and inner.domain.low is None:
                 return 40

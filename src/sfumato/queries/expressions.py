@@ -58,6 +58,11 @@ class Domain:
     scale: int | None = None  # how many decimals a number has at most, if SQL computes with it exactly
     held: Literal["", "decimal", "double"] = ""  # what SQL holds a whole number in, if not in an integer
 
+    def __post_init__(self) -> None:
+        """Bounds in the wrong order would hold for no value, and everything derived from them be wrong."""
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise Unusable("no value has these bounds", "Write it in another way.")
+
     @property
     def decimals(self) -> int | None:
         """How many decimals a value has, where SQL computes exactly: in integers, or in decimals."""

@@ -11,7 +11,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
-from sfumato.queries.domains import longest
+from sfumato.queries.domains import kept_letters, longest
 from sfumato.queries.expressions import Call, Constant, Scalar, constant
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def _has_any_length(text: Scalar) -> bool:
     match text:
         case Constant():
             return False
-        case Call("left" | "right" | "substring" | "to text"):
+        case Call("left" | "right" | "substring", (of, *_, count)):
+            return kept_letters(count) is None and _has_any_length(of)
+        case Call("to text"):
             return False
         case Call("case", (*pairs, otherwise)):
             return any(map(_has_any_length, [*pairs[1::2], otherwise]))

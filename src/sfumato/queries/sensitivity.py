@@ -92,16 +92,18 @@ def derive(plan: Plan, watched: tuple[Watched, ...] = ()) -> tuple[Derivation, .
 def _derive(measure: Measure, plan: Plan, watched: tuple[Watched, ...]) -> Derivation:
     """Where the keys are private there is no telling how many groups there are."""
     size = None if plan.private_keys else plan.size * measure.cells
-    reach, width = max(-measure.least, measure.most), measure.most - measure.least
+    # never nothing: what is measured in data is never free, even where all values are taken to be the same
+    reach, width = max(-measure.least, measure.most, 1), max(measure.most - measure.least, 1)
+    cap = max(measure.cap, 1)
     touched = size if plan.relation.by_person else measure.cells
     touched = measure.touched or touched
     presence = Distance(
-        l0=_least(touched, size), l1=Fraction(measure.cap), linf=Fraction(reach), monotone=measure.monotone
+        l0=_least(touched, size), l1=Fraction(cap), linf=Fraction(reach), monotone=measure.monotone
     )
     value = Distance(
         l0=_least(None if touched is None else 2 * touched, size),
-        l1=Fraction(width if size == 1 else 2 * measure.cap),
-        l2_squared=Fraction(max(width**2, 2 * measure.cap**2)),
+        l1=Fraction(width if size == 1 else 2 * cap),
+        l2_squared=Fraction(max(width**2, 2 * cap**2)),
         linf=Fraction(width),
     )
     slopes = [(each.name, _slope(measure, plan, each)) for each in watched]
