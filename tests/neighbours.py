@@ -475,6 +475,11 @@ class _Schemas(DuckDB):
 
     schema_name = "main"
 
+    def at(self, schema: str) -> None:
+        """Ask this one from now on; cursors of another are not used again."""
+        self.schema_name = schema
+        self._idle.close()
+
     def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         cursor = super()._cursor(plain=plain)
         cursor.execute(f"USE {self.schema_name}")
@@ -616,7 +621,7 @@ class Neighbourhood:
         return Report(sql, plan, tuple(moves.values()), longest)
 
     def _ask(self, plan: Plan, member: Member, star: Star, sql: str) -> Answer:
-        self._source.schema_name = self.prefix + member.schema
+        self._source.at(self.prefix + member.schema)
         try:
             return unseal(self._source.run(self._source.compile(plan)))
         except Exception as error:  # any kind: whatever depends on the data is a leak

@@ -44,6 +44,8 @@ GUIDE = 12  # the top bits of a word that index the table's guide
 SPARE = 48  # bits the weights are computed to beyond the cuts: m of them err by about 2 m units
 ENOUGH = 1 << 12  # weights below this many of their last units are summed by a bound
 WIDTH = 5  # a law wider than 2^WIDTH steps is split
+NARROW = 3  # the same where few are drawn: more attempts fail, but the table is made in a quarter of the time
+FEW = 2000  # draws of a scale for which a table of full width does not pay
 WIDEST = 48  # a law split at more than this many bits could leave int64: Python's integers then
 CHUNK = 1 << 16  # attempts at a time: their arrays stay in the processor's cache
 COMPILED_PAYS = 50_000  # from this size on the compiled kernels are used, if they are installed
@@ -323,14 +325,14 @@ def weighed(linear: Fraction, square: Fraction, precision: int) -> Weights:
 
 
 @lru_cache(maxsize=64)
-def bell(linear: Fraction, square: Fraction) -> Bell:
+def bell(linear: Fraction, square: Fraction, width: int = WIDTH) -> Bell:
     """The law with its table, kept for the scales used last."""
-    return Bell(linear, square)
+    return Bell(linear, square, width=width)
 
 
 def discrete_laplace(scale: Fraction, size: int, coins: Coins) -> Ints:
     """`size` draws with probability proportional to exp(-|y|/scale)."""
-    return bell(1 / scale, Fraction(0)).draws(size, coins)
+    return bell(1 / scale, Fraction(0), NARROW if size < FEW else WIDTH).draws(size, coins)
 
 
 def discrete_gaussian(sigma_squared: Fraction, size: int, coins: Coins) -> Ints:

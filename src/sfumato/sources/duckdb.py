@@ -26,6 +26,7 @@ from sfumato.sources.halt import Halt, heeding
 from sfumato.sources.lower import lower
 from sfumato.sources.prepare import sweep, write
 from sfumato.sources.printing import literal, quoted, statements
+from sfumato.sources.repeated import IdleCursors, RepeatingCursor
 from sfumato.sources.running import all_of_them, answered, choice, counted, measured
 from sfumato.sources.schema import Found, check, kind_of, scale_of
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from sfumato.sources.running import Choose
 
 T = TypeVar("T")
+Cursor = TypeVar("Cursor", duckdb.DuckDBPyConnection, RepeatingCursor)
 _SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -75,6 +77,8 @@ class DuckDB:
         self._process: int | None = None
         self._engine: duckdb.DuckDBPyConnection | None = None
         self._plain: duckdb.DuckDBPyConnection | None = None
+        self._idle = IdleCursors()  # of the engine
+        self._idle = IdleCursors()
         self._inherited: list[object] = []
         self._alike: dict[tuple[str, str], int] = {}  # of public tables
         self._cursor()
@@ -191,7 +195,8 @@ class DuckDB:
     def _whole(self, plan: Plan, printed: EngineStatements, _: Choose, halt: Halt) -> Answer:
         """The answer for public groups."""
         try:
-            return _heeded(self._cursor(), halt, lambda cursor: arrange(plan, measured(cursor, printed)))
+            with self._idle.lent(self._cursor) as each:
+                return _heeded(each, halt, lambda cursor: arrange(plan, measured(cursor, printed)))
         except duckdb.Error:
             halt.check()
             plain = self._cursor(plain=True)
@@ -272,6 +277,7 @@ class DuckDB:
         with STILL:
             for engine in (self._engine, self._plain):
                 if engine is not None and self._process == os.getpid():
+                    self._idle.close()
                     engine.close()
             self._engine = self._plain = self._process = None
 
@@ -605,9 +611,7 @@ def read(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path
     return path
 
 
-def _heeded(
-    cursor: duckdb.DuckDBPyConnection, halt: Halt, act: Callable[[duckdb.DuckDBPyConnection], T]
-) -> T:
+def _heeded(cursor: Cursor, halt: Halt, act: Callable[[Cursor], T]) -> T:
     """Do something in an engine, until somebody stops it."""
     with halt.over(cursor.interrupt):
         return heeding(cursor.interrupt, lambda: act(cursor))
