@@ -36,13 +36,14 @@ from sfumato.queries.functions import PARTS, apply, truncated
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sfumato.queries.declared import Kind
 
 MOST_COPIES = (
     8  # texts of any length in one that is put together: what a row of one person may take of memory
 )
+MOST_COPIES_ASKED = 64  # the same of all texts that are made in a question
 BIGGEST = 1_500  # nodes of an expression: subqueries are written out, and could double at every level
 
 Rule = Callable[..., Domain]
@@ -384,6 +385,19 @@ def _copies(text: Scalar) -> int:
         case Call(_, (of, *_)) if of.domain.kind == "text":
             return _copies(of)
     return 1
+
+
+def copies_in(scalars: Iterable[Scalar]) -> int:
+    """How many copies of texts of any length are made for a row in these expressions, each made once."""
+    found, seen, waiting = set[Scalar](), set[int](), list(scalars)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += each.arguments
+            if each.domain.kind == "text":
+                found.add(each)
+    return sum(map(_copies, found))
 
 
 def _text_condition(*arguments: Scalar) -> Domain:

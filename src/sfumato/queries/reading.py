@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries import letters, moments, notation
-from sfumato.queries.domains import call, joined
+from sfumato.queries.domains import MOST_COPIES_ASKED, call, copies_in, joined
 from sfumato.queries.expressions import (
     Call,
     Constant,
@@ -142,6 +142,9 @@ class Reader:
             self.text.refuse(
                 select, f"there are more than {most} regular expressions", f"Write at most {most}."
             )
+        if copies_in(plan.scalars) > MOST_COPIES_ASKED:
+            told = f"more than {MOST_COPIES_ASKED} different texts are made of columns of any length"
+            self.text.refuse(select, told, "Cut the columns first: LEFT(x, 100).")
         told = "numbers here may have more digits than are computed with, and the last ones decide"
         advice = f"Write at most {DIGITS} digits, or compute with doubles: CAST(x AS DOUBLE), 0.25e0."
         if self.text.reading > 3 and any(each.domain.wide for each in decisive(plan)):

@@ -332,6 +332,11 @@ class Placed(Narrowed):
     totals: tuple[Folded, ...] = ()
 
     @property
+    def cut(self) -> Cut | None:
+        """How many rows of a person there are totals of, if they run along an order."""
+        return Cut(MOST_SORTED, alike=False) if self.totals and self.order else None
+
+    @property
     def scalars(self) -> Iterator[Scalar]:
         """All that it reads of a row."""
         yield from self.within
@@ -352,6 +357,9 @@ class Cut:
 
     rows: int
     alike: bool
+
+
+MOST_SORTED = 50_000  # rows of one person over which totals run: engines take the square of them in time
 
 
 def cuts(join: Join) -> dict[int, Cut]:

@@ -58,11 +58,9 @@ _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
 _LAST = ("enable_external_access", "lock_configuration")
 # Whether a row of a Parquet file is looked at is not left to what its footer says about other people's rows.
 _PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
-_PARQUET = "hive_partitioning = false"  # columns are what the files hold, not what folders are called
-# Footers leave NaN out: without this, one large value brings back all rows of NaN that it stands beside.
-# DuckDB 1.3.0 always reads so, and has no such option.
-if duckdb.__version__ != "1.3.0":
-    _PARQUET += ", can_have_nan = true"
+# Columns are what the files hold, not what folders are called. Footers leave NaN out: if that were not said, one
+# large value would bring back all rows of NaN that it stands beside.
+_PARQUET = "hive_partitioning = false, can_have_nan = true"
 
 
 class DuckDB:
