@@ -1,4 +1,4 @@
-"""One database, three doors: the same question asked over HTTP, through the wire door and with the library.
+"""One database, three interfaces: the same question over HTTP, the PostgreSQL protocol and with the library.
 
     .venv/bin/python examples/ask_through_the_doors.py
 
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def ask(server: subprocess.Popen[str], policy: Path, token: str) -> None:
-    """The same question at every door."""
+    """The same question over every interface."""
     assert server.stdout is not None
     told = "".join(iter(server.stdout.readline, "\n"))  # up to the first empty line
     http, postgres = re.findall(r":(\d+)", told)
@@ -73,7 +73,7 @@ def ask(server: subprocess.Popen[str], policy: Path, token: str) -> None:
     there = sf.connect(f"http://ana@127.0.0.1:{http}/hospital", token=token)
     first = there.sql(SQL, epsilon="0.5").release()
     print(first)
-    print("\nThrough the wire door, with psycopg:\n")
+    print("\nOver the PostgreSQL protocol, with psycopg:\n")
     where = f"host=127.0.0.1 port={postgres} user=ana password={token} dbname=hospital"
     with psycopg.connect(where, options="-c sfumato.epsilon=0.5") as connection:
         connection.add_notice_handler(lambda notice: print(f"  {notice.message_primary}"))

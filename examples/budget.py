@@ -35,7 +35,7 @@ def main() -> None:
     print("\nThe same computed after the fact is no promise")
     claimed = Fraction(1, 1000)
     comes_to = stopping(Fraction(1, 2), count=50, delta=claimed)
-    print(f"  delta {float(claimed)} was claimed; who stops when she is ahead makes it {comes_to:.4f}")
+    print(f"  delta {float(claimed)} was claimed; an analyst who stops when ahead makes it {comes_to:.4f}")
 
     print("\nA ledger in rho, shared by two analysts")
     with tempfile.TemporaryDirectory() as folder:

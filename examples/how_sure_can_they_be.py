@@ -1,7 +1,7 @@
 """How sure of Alice's minutes can somebody become? `python examples/how_sure_can_they_be.py` shows it.
 
-A cafeteria publishes the average time of its guests. Whoever knows everybody else's time reads Alice's from
-an exact average. With noise she becomes a little surer; the owner says how much surer she may become, and the
+A cafeteria publishes the average time of its guests. Anyone who knows everybody else's time reads Alice's
+from an exact average. With noise they become a little surer; the owner says how much surer,  and the
 ledger keeps that.
 """
 
@@ -44,7 +44,7 @@ def main() -> None:
     alice, others = 20, [15, 10]
     average = sum([alice, *others]) / 3
     print(
-        f"Exactly: the average of 3 guests is {average:g}. Whoever knows {others} knows that Alice has ",
+        f"Exactly: the average of 3 guests is {average:g}. Anyone who knows {others} knows that Alice has ",
         end="",
     )
     print(f"{3 * average - sum(others):g}.")

@@ -560,7 +560,7 @@ def test_tune_can_be_looked_at_first_and_refuses_what_it_cannot_tune(clinic: Pat
     assert "[tables.visits.tuned]" in shown
     assert (clinic / "clinic.toml").read_text(encoding="utf-8") == before
     assert (
-        "name a table in which a person may have several rows"
+        "name a table with rows_per_person"
         in run("tune", "clinic.toml", "wards", "-e", "0.1", folder=clinic, code=1).stderr
     )
     assert "may cost: --epsilon 0.1" in run("tune", "clinic.toml", "visits", folder=clinic, code=1).stderr

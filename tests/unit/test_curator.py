@@ -476,9 +476,9 @@ def test_keys_of_a_public_table_are_read_sorted(tmp_path: Path) -> None:
         ("B",),
         ("C",),
     )
-    with pytest.raises(sf.SourceError, match="must name a text column"):
+    with pytest.raises(sf.SourceError, match="must name a column of type text"):
         db.source.keys("wards", "nothing", "text")
-    with pytest.raises(sf.SourceError, match="must name a integer column"):
+    with pytest.raises(sf.SourceError, match="must name a column of type integer"):
         db.source.keys("wards", "ward", "integer")
 
 

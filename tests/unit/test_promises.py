@@ -135,7 +135,7 @@ def opened(
         (AGE + "prior = { cdf = [[10, 0.5], [60, 0.9]] }", "last share of a cdf is 1"),
         (AGE + "prior = { cdf = [[10, 0.5], [5, 1]] }", "must not fall"),
         (AGE + 'prior = "visits.minutes"', "public table"),
-        (AGE + 'prior = "census.place"', "integer column of a public table"),
+        (AGE + 'prior = "census.place"', "column of type integer in a public table"),
         (
             'secret = "visits.place"\nadvantage = "0.1"\nprior = { weights = { A = 1, Z = 2 } }',
             "among the keys",

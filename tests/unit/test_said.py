@@ -73,7 +73,7 @@ def test_a_total_that_was_passed_before_is_not_promised(tmp_path: Path) -> None:
     assert "The total of epsilon 1 is exceeded: epsilon 5 was spent before" in told
     assert 'epsilon = "5" under [budget]' in told
     assert "at most 149 times as likely" in page(database)
-    assert "at most 99 percentage points surer" in page(database)
+    assert "at most 99 percentage points, even if" in page(database)
     assert "2.72" not in page(database)
     code, said = run("check", file)
     assert code == 1
@@ -191,7 +191,7 @@ def test_a_promise_that_was_broken_and_then_dropped_is_not_said_to_hold(tmp_path
     late = sf.open(laid(tmp_path))
     assert late.said.still_kept
     told = page(late)
-    assert "Whatever is asked, by anyone: an attacker who knows every" in told
+    assert "Whatever anyone asks, an attacker's confidence in any one fact" in told
     assert "It was promised that nobody who knows" in told
     assert "More than that was released before" in told
     assert "Nobody who knows everyone else's record becomes more than 10" not in told

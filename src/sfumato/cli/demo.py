@@ -159,6 +159,7 @@ WITHOUT_ALICE = f"{ALL} AND patient_id <> {ALICE}"
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("sfumato-demo"),
     show_default=True,
+    help="Where to create the hospital.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def command(folder: Path, as_json: bool) -> None:

@@ -56,7 +56,7 @@ _LATER = {
     "demo": ("sfumato.cli.demo", "A guided tour on a synthetic hospital, in 30 seconds."),
     "prepare": (
         "sfumato.cli.prepare",
-        "Write a copy of the tables in which questions are several times faster.",
+        "Write a copy of the tables on which questions are several times faster.",
     ),
     "participant": (
         "sfumato.cli.participant",
@@ -164,7 +164,9 @@ def opened(policy: str, **more: Any) -> sf.Database:
 @_TUNE
 @_DIALECT
 @_AS
-@click.option("--level", default="0.95", show_default=True, help="Confidence level of the intervals.")
+@click.option(
+    "--level", default="0.95", show_default=True, metavar="P", help="Confidence level of the intervals."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @JSON
 def sql(
@@ -278,7 +280,7 @@ def check(policy: str, read: bool, as_json: bool) -> None:
     for table, column in database.policy.mentions:
         note = (
             f"{table.name}.{column.name} mentions people of {column.told}. A row of {table.name} belongs to "
-            f"{table.unit} alone: who is only mentioned is not protected by what is promised about it."
+            f"{table.unit} alone: promises about the row do not cover people who are only mentioned in it."
         )
         click.echo(click.wrap_text(note, 100, "  ", "    "))
     if broken:
@@ -299,7 +301,7 @@ def check(policy: str, read: bool, as_json: bool) -> None:
 @click.option(
     "--planned",
     metavar="DELTA",
-    help="Also the epsilon at this delta if all charges had been planned in advance; not a guarantee.",
+    help="Also print the epsilon at this delta if all charges had been planned; not a guarantee.",
 )
 @click.option(
     "--accept", is_flag=True, help="Continue after the ledger was lost, counting the recorded total as spent."

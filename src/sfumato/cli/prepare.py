@@ -20,7 +20,7 @@ from sfumato.sources.duckdb import prepare
 @POLICY
 @JSON
 def command(policy: str, as_json: bool) -> None:
-    """Write a copy of the tables in which questions are several times faster.
+    """Write a copy of the tables on which questions are several times faster.
 
     It holds the declared columns, sorted by the amount of data per person, and what is needed to apply any
     cap quickly. Answers, errors and prices are those of the tables themselves. It costs no budget.

@@ -162,6 +162,7 @@ def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str
     if unit is None:
         lines += [
             '# Which column identifies the person? Name it, or write "row" if every person has one row.',
+            "# For a table that is not about people, write instead: public = true",
             '# unit = "..."',
         ]
     else:
@@ -315,7 +316,7 @@ def _check_numbers(answers: Answers) -> None:
         except ValueError:
             right = False
         if not right:
-            raise InvalidParameter(f"bounds of {path}", said, "write low:high, such as 0:120")
+            raise InvalidParameter(f"bounds of {path}", said, "write low:high with low < high, such as 0:9")
 
 
 def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:

@@ -28,7 +28,13 @@ from sfumato.queries.promises import METRICS
     metavar="P",
     help="The prior belief: uniform, unknown, normal:MEAN,DEVIATION or PUBLIC_TABLE.COLUMN.",
 )
-@click.option("--metric", type=click.Choice(METRICS), default="record", show_default=True)
+@click.option(
+    "--metric",
+    type=click.Choice(METRICS),
+    default="record",
+    show_default=True,
+    help="The distance in which values are protected.",
+)
 @click.option(
     "--group", type=int, default=1, metavar="K", help="The number of people who depend on each other."
 )
@@ -46,7 +52,7 @@ def command(
     picture: str | None,
     as_json: bool,
 ) -> None:
-    """The epsilon at which no attacker becomes surer of a secret than you allow.
+    """The epsilon at which no attacker gains more confidence in a secret than you allow.
 
     SECRET is a column, such as patients.age. Without one, the promises of the policy are shown. Free; no row
     about a person is read.

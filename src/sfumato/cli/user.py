@@ -74,7 +74,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
 @command.command()
 @POLICY
 @click.argument("name")
-@click.option("--token", default="", metavar="ID", help="Only this token; for its id: sfumato user list.")
+@click.option("--token", default="", metavar="ID", help="Only this token; its ID is in: sfumato user list.")
 @JSON
 def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
     """Revoke a user's access, at once and for every protocol; what was spent stays spent."""
@@ -139,9 +139,9 @@ def _row(person: dict[str, Any]) -> list[str]:
 
 @command.command()
 @POLICY
-@click.option("--pace", default=1.0, show_default=True, help="As the server was started with.")
+@click.option("--pace", default=1.0, show_default=True, help="The value that the server was started with.")
 @click.option(
-    "--stop-after", default=owner.STOP_AFTER, show_default=True, help="As the server was started with."
+    "--stop-after", default=owner.STOP_AFTER, show_default=True, help="The same; see sfumato serve --help."
 )
 @JSON
 def running(policy: str, pace: float, stop_after: float, as_json: bool) -> None:

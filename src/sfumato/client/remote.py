@@ -69,8 +69,8 @@ def connect(
         raise InvalidParameter("url", f"http://{parts.hostname}", told)
     given = token or urllib.parse.unquote(parts.password or "") or os.environ.get("SFUMATO_TOKEN", "")
     if not given:
-        told = "give a token: sf.connect(url, token=...), or set SFUMATO_TOKEN. The owner creates tokens"
-        raise InvalidParameter("token", "nothing", told)
+        told = "write sf.connect(url, token=...), or set SFUMATO_TOKEN. The owner creates tokens"
+        raise InvalidParameter("token", None, told, problem="no token given")
     context = None
     if parts.scheme == "https":
         try:
@@ -637,7 +637,7 @@ class Cursor:
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """Some more rows."""
         if self.released is None:
-            raise InvalidParameter("cursor", "this", "execute a question first")
+            raise InvalidParameter("cursor", None, "execute a question first", problem="no rows to fetch")
         end = self._place + (self.arraysize if size is None else size)
         found = self._rows[self._place : end]
         self._place += len(found)

@@ -81,7 +81,7 @@ class Explanation:
     def _error_above(self, trace: Trace | None) -> str:
         """How far off a number is that is made of released ones."""
         if trace is None:
-            return "no interval: released numbers decide it in more than one way"
+            return "no interval: released numbers affect it in more than one way"
         if isinstance(trace, Atom) and not trace.many:
             return (self, *self.beside)[trace.question]._error(trace.expression)
         return "depends on the data; the release states it"

@@ -74,18 +74,18 @@ class Page:
 
 NOT = (
     "What is true of a whole group is not hidden, and it can be about you. If the numbers show that smoking "
-    "causes cancer, then those who know that you smoke learn something about your health. The same would be "
-    "learned if you had not taken part: it does not come from your record.",
-    "Nothing is promised about what others already know of you, or publish elsewhere.",
-    "If several people in the data say something about each other, as a family does, what is learned about "
-    "them together may be more than what is promised for one of them.",
+    "causes cancer, then anyone who knows that you smoke learns something about your health. The same would "
+    "be learned if you had not taken part: it does not come from your record.",
+    "Nothing is promised about what others already know about you, or publish elsewhere.",
+    "If the records of several people reveal something about each other, as in a family, what is learned "
+    "about them together may be more than what is promised for one of them.",
 )
 HOW = (
-    "No analyst sees a row. Every answer is a number about many people, with noise that is made to hide "
+    "No analyst sees a row. Every answer is a number about many people, with noise that hides "
     "any one of them.",
     "There is one budget for all answers to all analysts. When it is spent, there are no more answers "
-    "about these data. It is not refilled by itself; whenever the owner changes it, or a promise, "
-    "that is recorded permanently.",
+    "about these data. It is not refilled automatically; every change that the owner makes to it, or to a "
+    "promise, is recorded permanently.",
 )
 
 
@@ -96,7 +96,7 @@ def _mentioned(database: Database) -> list[str]:
         return []
     return [
         f"Rows of {' and '.join(tables)} also mention people to whom they do not belong. If you are only "
-        "mentioned in somebody else's row, what is said of that row is promised to them, and not to you."
+        "mentioned in somebody else's row, the promises about that row are made to them, and not to you."
     ]
 
 
@@ -110,8 +110,9 @@ def _promised(database: Database) -> list[str]:
         whole = Fraction(2) if budget.rho is None else Fraction(4)
         most = anything((budget.amount * whole, Fraction(0), budget.delta * 4), budget)
         said.append(
-            "Whatever is asked, by anyone: an attacker who knows every other record becomes at most "
-            f"{points(most)} surer of any one fact about you{_average(database)}{_but(_missed(budget))}."
+            "Whatever anyone asks, an attacker's confidence in any one fact about you can rise by at most "
+            f"{points(most)}, even if the attacker knows every other record"
+            f"{_average(database)}{_but(_missed(budget))}."
         )
     said.append(
         "This holds however clever the attacker is, and whatever is known or published about everybody else."
@@ -184,8 +185,8 @@ def _harm(database: Database) -> list[str]:
     chances = [f"{_chance(p)} becomes at most {_chance(min(p * times, 1 - (1 - p) / times))}" for p in EVENTS]
     shown = f"{math.ceil(times * 100) / 100:.2f}" if times < 10 else f"{math.ceil(times):,d}"
     return [
-        f"Whatever might happen to you because of these answers is at most {shown} times as likely as "
-        f"if you had not taken part{_but(missed)}: such as a higher premium, a letter, or an embarrassment.",
+        "Anything that might happen to you because of these answers, such as a higher premium or an "
+        f"embarrassment, is at most {shown} times as likely as if you had not taken part{_but(missed)}.",
         f"In numbers: a chance of {'; one of '.join(chances)}.",
     ]
 

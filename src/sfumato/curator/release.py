@@ -289,7 +289,7 @@ class Release:
         whose = f"for {self.analyst!r}" if self.analyst else f"in {self.database!r}"
         left = f"{currency.capitalize()} {decimal(self.left.amount)} left {whose}."
         if number == 0:
-            return f"Free: nothing that the data hold is shown. {left}"
+            return f"Free: this shows nothing from the data. {left}"
         if self.cost.amount == 0:
             return f"Free: answered from receipt {number}, already paid. {left}"
         return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}). {left}"

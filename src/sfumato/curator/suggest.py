@@ -530,13 +530,13 @@ class Standing:
             return f"The promise about {secret} allows nothing: raise it, or give the budget less delta."
         return (
             f"The promise about {secret} is the tighter limit: it can apply once {currency} {least} of "
-            f"{_down(total)} is spent, if each has the highest cost of replacing a person: {times} "
+            f"{_down(total)} is spent, if every question has the highest cost of replacing a person: {times} "
             "times the cost of adding or removing one. With cheaper questions, more can be asked."
         )
 
 
 def _percent(share: float) -> str:
-    return points(share).removesuffix(" percentage points") + "%"
+    return points(share).partition(" ")[0] + "%"
 
 
 def suggested(wanted: dict[str, Any], policy: Policy, read: Read, lost: SoFar) -> Suggestion:

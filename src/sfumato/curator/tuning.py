@@ -57,7 +57,7 @@ def tune(
         raise InvalidParameter(
             "table",
             table,
-            f"name a table in which a person may have several rows: {', '.join(known) or 'none'}",
+            f"name a table with rows_per_person: {', '.join(known) or 'there is none'}",
         )
     bounded = [c.name for c in found.columns if c.low is not None and not c.tuned]
     wanted = bounded if columns is None else list(columns)

@@ -199,7 +199,8 @@ class Asking:
     def refuse_column(self, node: Node) -> NoReturn:
         """Refuse a column of rows."""
         self.reader.find(node, self.scope)
-        advice = f"Rows are never shown. Write COUNT({node.name}), or GROUP BY {node.name}."
+        advice = f"Rows are never shown. Write COUNT({node.name})"
+        advice += f", or GROUP BY {node.name} if many people share its values."
         self.text.refuse(node, f"{node.name} is neither grouped by nor aggregated", advice)
 
     def refuse_rows(self) -> NoReturn:
@@ -478,8 +479,8 @@ class Asking:
         if node is not None and bare(node).kind == "Cast":  # as a value comes that is a double
             node = bare(node).this
         if node is None or node.kind != "Literal" or node.arguments.get("is_string"):
-            advice = "Write a number from 0 to 1: QUANTILE_CONT(x, 0.9), one quantile at a time."
-            self.text.refuse(whole, "the quantile is not given as a number", advice)
+            advice = "Write QUANTILE_CONT(x, 0.9), or PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)."
+            self.text.refuse(whole, "the quantile must be a number from 0 to 1, written out", advice)
         rank = self.reader.fraction(node)
         if not 0 <= rank <= 1:
             self.text.refuse(node, "a quantile lies between 0 and 1", "Write for example: 0.9")
@@ -491,6 +492,8 @@ class Asking:
         if not value.domain.numeric:
             name = node.name if node.kind == "Column" else word(node)
             advice = f"Use an integer or number column, or COUNT({name if node.kind == 'Column' else 'x'})."
+            if value.domain.kind == "boolean":
+                advice = "To count the rows where it is true, write COUNT_IF(condition)."
             self.text.refuse(node, f"{name} is {value.domain.kind}, not a number", advice)
         return self.only_if(condition, value, whole)
 

@@ -8,14 +8,22 @@ would change the meaning in silence, the tree is put right first, or the text is
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import sqlglot
 from sqlglot import exp
 
 from sfumato.errors import SyntaxRefused
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sfumato.queries.policy import Policy
+
 SPELLINGS = ("duckdb", "postgres", "bigquery", "tsql", "mysql", "snowflake")
 CALLED = {"bigquery": "BigQuery", "tsql": "T-SQL", "mysql": "MySQL", "snowflake": "Snowflake"}
-_WHOLE_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600}
+_WHOLE_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
 _FLOATS = (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT, exp.DataType.Type.DECIMAL)
 _SIGNS = (  # by which a text is taken for one of another dialect
     (r"^\s*SELECT\s+(?:DISTINCT\s+)?TOP\s*\(?\s*\d", "tsql", "TOP is T-SQL: write LIMIT at the end"),
@@ -39,49 +47,273 @@ def looks_like(sql: str) -> str:
 
 def put_right(tree: exp.Expr, dialect: str, sql: str) -> exp.Expr:
     """The same tree, where the library would write something else."""
+    for pattern, told, advice in _REFUSED.get(dialect, ()):
+        if re.search(pattern, re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql), re.IGNORECASE):
+            raise SyntaxRefused(told, advice, sql=sql)
     for node in list(tree.walk()):
-        sides = (node.this, node.expression) if isinstance(node, exp.Div) else ()
-        if dialect == "tsql" and sides and not any(map(_is_exact, sides)):
-            raise SyntaxRefused(
-                "T-SQL divides whole numbers as whole numbers, and these may be whole",
-                "Write 1.0 * a / b, or CAST(a AS FLOAT) / b.",
-                sql=sql,
-            )
-        if dialect == "mysql" and isinstance(node, exp.TimestampDiff):
-            node.replace(_full_units(node))
-        if dialect == "bigquery" and isinstance(node, exp.RegexpExtract):
-            node.replace(_extracted(node))
+        for kind, change in _CHANGES.get(dialect, ()):
+            if isinstance(node, kind):
+                changed = change(node, sql)
+                if changed is not node:
+                    node.replace(changed)
+                break
     return tree
 
 
-def _is_exact(node: exp.Expr) -> bool:
-    """Whether it is surely no whole number."""
-    for each in node.walk():
-        if isinstance(each, exp.Literal) and not each.is_string and "." in each.name:
-            return True
-        if isinstance(each, exp.Cast) and each.to.this in _FLOATS:
-            return True
-        if isinstance(each, (exp.Avg, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance)):
-            return True
-    return False
+# Whole numbers and dates, of which only the policy tells ---------------------------------------------------
 
 
-def _full_units(node: exp.TimestampDiff) -> exp.Expr:
-    """TIMESTAMPDIFF counts what has passed in full, not the borders between."""
-    unit = node.text("unit").upper()
-    if unit not in _WHOLE_UNITS:
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A part of a text that means something else here unless one of these columns has decimals, or if any of
+    them is a date."""
+
+    columns: frozenset[str]
+    is_quotient: bool
+
+
+def doubts(sql: str, dialect: str) -> tuple[Doubt, ...]:
+    """What only the policy can tell: whether T-SQL divides whole numbers, and MySQL subtracts dates."""
+    tree = sqlglot.parse_one(sql, dialect=dialect)
+    named: dict[str, list[exp.Expr]] = {}
+    for item in tree.find_all(exp.Alias):
+        named.setdefault(item.alias.lower(), []).append(item.this)
+    found = []
+    for node in tree.walk():
+        if dialect == "tsql" and isinstance(node, exp.Div):
+            sides = [_columns(each, named, frozenset()) for each in (node.this, node.expression)]
+            if None not in sides:
+                found.append(Doubt(frozenset().union(*(each or () for each in sides)), is_quotient=True))
+        if dialect == "mysql" and isinstance(node, exp.Sub):
+            sides = [
+                _columns(each, named, frozenset()) or frozenset() for each in (node.this, node.expression)
+            ]
+            found.append(Doubt(frozenset().union(*(each or () for each in sides)), is_quotient=False))
+    return tuple(found)
+
+
+def check_doubts(found: Sequence[Doubt], policy: Policy, sql: str) -> None:
+    """Refuse what would mean something else."""
+    for doubt in found:
+        columns = [
+            column
+            for table in policy.tables
+            for column in table.columns
+            if column.name.lower() in doubt.columns
+        ]
+        if doubt.is_quotient:
+            exact = {each.name.lower() for each in columns if each.kind == "number" and each.scale != 0}
+            whole = {each.name.lower() for each in columns} - exact
+            whole |= {each.name.lower() for each in columns if each.kind != "number" or each.scale == 0}
+            if not exact - whole:
+                raise SyntaxRefused(
+                    "T-SQL divides whole numbers as whole numbers, and these may be whole",
+                    "Write 1.0 * a / b, or CAST(a AS FLOAT) / b.",
+                    sql=sql,
+                )
+        elif any(each.kind in ("date", "timestamp") for each in columns):
+            told = "MySQL takes dates for numbers when it subtracts them"
+            raise SyntaxRefused(told, "Write: DATEDIFF(later, earlier)", sql=sql)
+
+
+def _columns(node: exp.Expr, named: dict[str, list[exp.Expr]], seen: frozenset[str]) -> frozenset[str] | None:
+    """The columns that make a value no whole number if one of them is none; None if it surely is none."""
+    match node:
+        case exp.Literal():
+            return None if not node.is_string and "." in node.name else frozenset()
+        case exp.Cast() if node.to.this in _FLOATS:
+            return None if node.to.this is not exp.DataType.Type.DECIMAL or _scale(node.to) else frozenset()
+        case exp.Cast() | exp.Count():
+            return frozenset()
+        case (
+            exp.Avg() | exp.Stddev() | exp.StddevPop() | exp.StddevSamp() | exp.Variance() | exp.VariancePop()
+        ):
+            return None
+        case exp.Column():
+            name = node.name.lower()
+            found = frozenset({name})
+            for each in () if name in seen else named.get(name, ()):
+                inner = _columns(each, named, seen | {name})
+                if inner is None and len(named[name]) == 1:
+                    return None
+                found |= inner or frozenset()
+            return found if name not in named else found - {name}
+        case exp.Case():
+            parts = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
+        case exp.If():
+            parts = [node.args["true"], node.args.get("false")]
+        case exp.Nullif():
+            parts = [node.this]
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+            parts = [node.this, node.expression]
+        case exp.Coalesce() | exp.Greatest() | exp.Least():
+            parts = [node.this, *node.expressions]
+        case exp.Subquery() | exp.Select():
+            inner_select = node.find(exp.Select)
+            parts = list(inner_select.expressions[:1]) if inner_select is not None else []
+        case exp.Sum() | exp.Min() | exp.Max() | exp.Paren() | exp.Neg() | exp.Abs() | exp.Alias():
+            parts = [node.this]
+        case exp.Window() | exp.Lag() | exp.Lead() | exp.FirstValue() | exp.LastValue() | exp.Filter():
+            parts = [node.this]
+        case _:
+            return frozenset()
+    sides = [_columns(each, named, seen) for each in parts if each is not None]
+    return None if None in sides else frozenset().union(*(each or () for each in sides))
+
+
+def _scale(kind: exp.DataType) -> int:
+    given = [each.this.name for each in kind.expressions]
+    return int(given[1]) if len(given) > 1 and given[1].isdecimal() else 0
+
+
+# What is written otherwise ---------------------------------------------------------------------------------
+
+
+def _call(name: str, *given: exp.Expr) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each.copy() for each in given])
+
+
+def _from_sunday_one(node: exp.Expr, _: str) -> exp.Expr:
+    """The day of the week from 1 on; DuckDB's begins with 0."""
+    if isinstance(node, exp.Extract) and node.name.upper() != "DAYOFWEEK":
         return node
-    seconds = exp.Anonymous(
-        this="DATE_DIFF",
-        expressions=[exp.Literal.string("second"), node.expression.copy(), node.this.copy()],
+    return exp.Paren(this=exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+
+
+def _extract(node: exp.Expr, sql: str) -> exp.Expr:
+    if node.name.upper() in ("WEEK", "YEAROFWEEK"):
+        raise SyntaxRefused("weeks begin on Sunday in this dialect", "Write: ISOWEEK, or DATE_TRUNC", sql=sql)
+    return _from_sunday_one(node, sql)
+
+
+def _week(_: exp.Expr, sql: str) -> exp.Expr:
+    raise SyntaxRefused(
+        "weeks begin on Sunday in this dialect", "Write: WEEKOFYEAR(x), or DATE_TRUNC", sql=sql
     )
+
+
+def _truncated(node: exp.Expr, _: str) -> exp.Expr:
+    """T-SQL cuts decimals off when it casts them to integers."""
+    if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.INTEGER_TYPES:
+        return _cast(node, _)
+    if isinstance(node.this, (exp.Literal, exp.Count, exp.Case, exp.Boolean, exp.Null)):
+        return node
+    return exp.Cast(this=_call("TRUNC", node.this), to=node.to.copy())
+
+
+def _rounded(node: exp.Expr, _: str) -> exp.Expr:
+    """A half is rounded away from zero, which DuckDB does in ROUND, but not in casts of doubles."""
+    if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.INTEGER_TYPES:
+        return _cast(node, _)
+    if isinstance(node.this, (exp.Literal, exp.Count, exp.Case, exp.Boolean, exp.Null)):
+        return node
+    return exp.Cast(this=exp.Round(this=node.this.copy()), to=node.to.copy())
+
+
+def _cast(node: exp.Expr, _: str) -> exp.Expr:
+    """DECIMAL has no decimals unless they are written."""
+    if (
+        isinstance(node, exp.Cast)
+        and node.to.this is exp.DataType.Type.DECIMAL
+        and len(node.to.expressions) < 2
+    ):
+        digits = node.to.expressions[0].this.name if node.to.expressions else "18"
+        return exp.Cast(
+            this=node.this.copy(), to=exp.DataType.build(f"DECIMAL({digits}, 0)", dialect="duckdb")
+        )
+    return node
+
+
+def _tsql_cast(node: exp.Expr, sql: str) -> exp.Expr:
+    """FLOAT is a double."""
+    if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.FLOAT:
+        return exp.Cast(this=node.this.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+    return _truncated(node, sql)
+
+
+def _no_classes(node: exp.Expr, sql: str) -> exp.Expr:
+    if "[" in node.expression.name:
+        raise SyntaxRefused("[ ] in LIKE is not supported", "Write: x LIKE 'a%' OR x LIKE 'b%'", sql=sql)
+    return node
+
+
+def _no_escapes(node: exp.Expr, sql: str) -> exp.Expr:
+    if "\\" in node.expression.name:
+        raise SyntaxRefused("a backslash in LIKE is not supported", "Write: CONTAINS(x, '_')", sql=sql)
+    return node
+
+
+def _never_below_none(node: exp.Expr, _: str) -> exp.Expr:
+    """LEFT(x, -1) is nothing, not all but one."""
+    if isinstance(node.expression, exp.Literal):
+        return node
+    count = exp.Greatest(this=node.expression.copy(), expressions=[exp.Literal.number(0)])
+    return type(node)(this=node.this.copy(), expression=count)
+
+
+def _full_units(node: exp.Expr, sql: str) -> exp.Expr:
+    """What has passed in full, not the borders between."""
+    unit = node.text("unit").upper()
+    given = node.expression, node.this
+    if unit == "YEAR":
+        age = _call("AGE", *reversed(given))
+        return exp.Extract(this=exp.Var(this="YEAR"), expression=age)
+    if unit not in _WHOLE_UNITS:
+        told = f"full units of {unit.lower() or 'this kind'} cannot be counted here"
+        raise SyntaxRefused(told, "Write: TIMESTAMPDIFF(DAY, a, b), or of YEAR", sql=sql)
+    seconds = _call("DATE_DIFF", exp.Literal.string("second"), *given)
     return exp.IntDiv(this=seconds, expression=exp.Literal.number(_WHOLE_UNITS[unit]))
 
 
-def _extracted(node: exp.RegexpExtract) -> exp.Expr:
+def _extracted(node: exp.Expr, _: str) -> exp.Expr:
     """REGEXP_EXTRACT gives the group if there is one, and NULL where nothing matches."""
     pattern = node.expression
-    group = int(pattern.is_string and re.search(r"(?<!\\)\((?!\?)", pattern.name) is not None)
-    given = [node.this.copy(), pattern.copy(), exp.Literal.number(group)]
-    found = exp.Anonymous(this="REGEXP_EXTRACT", expressions=given)
+    is_written = isinstance(pattern, exp.RawString) or pattern.is_string
+    group = int(is_written and re.search(r"(?<!\\)\((?!\?)", pattern.name) is not None)
+    found = _call(
+        "REGEXP_EXTRACT",
+        node.this,
+        exp.Literal.string(pattern.name) if is_written else pattern,
+        exp.Literal.number(group),
+    )
     return exp.Nullif(this=found, expression=exp.Literal.string(""))
+
+
+_REFUSED = {
+    "tsql": (
+        (
+            r"\bFORMAT\s*\([^()]*,\s*N?'[A-Za-z]'",
+            "formats of one letter depend on the language in T-SQL",
+            "Write the parts: FORMAT(x, 'yyyy-MM-dd')",
+        ),
+        (r"\bAS\s+REAL\b", "REAL has only seven digits", "Write: CAST(x AS FLOAT)"),
+    ),
+}
+_CHANGES: dict[str, tuple[tuple[Any, Callable[[Any, str], exp.Expr]], ...]] = {
+    "tsql": (
+        (exp.Extract, _extract),
+        (exp.Cast, _tsql_cast),
+        (exp.Like, _no_classes),
+    ),
+    "mysql": (
+        (exp.DayOfWeek, _from_sunday_one),
+        (exp.Week, _week),
+        (exp.TimestampDiff, _full_units),
+        (exp.Cast, _cast),
+        (exp.Like, _no_escapes),
+        ((exp.Left, exp.Right), _never_below_none),
+    ),
+    "bigquery": (
+        (exp.Extract, _extract),
+        (exp.TimestampDiff, _full_units),
+        (exp.RegexpExtract, _extracted),
+        (exp.Cast, _rounded),
+        (exp.Like, _no_escapes),
+        ((exp.Left, exp.Right), _never_below_none),
+    ),
+    "snowflake": (
+        (exp.Cast, _rounded),
+        (exp.Like, _no_escapes),
+        ((exp.Left, exp.Right), _never_below_none),
+    ),
+}

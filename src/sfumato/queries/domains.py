@@ -189,7 +189,7 @@ def _modulo(a: Scalar, b: Scalar) -> Domain:
 
 def _only_integers(word: str, *arguments: Scalar) -> None:
     if any(each.domain.kind != "integer" for each in arguments):
-        raise Unusable(f"{word} takes whole numbers", "Use integer columns, or FLOOR them first.")
+        raise Unusable(f"{word} takes whole numbers", "Use integers: CAST(FLOOR(x) AS INTEGER).")
 
 
 def _negate(a: Scalar) -> Domain:
@@ -460,7 +460,8 @@ def _bucket(x: Scalar, low: Scalar, high: Scalar, count: Scalar) -> Domain:
     assert isinstance(count, Constant)
     assert isinstance(count.value, int)
     if bounds(low)[0] >= bounds(high)[0] or not 1 <= count.value <= MOST_LISTED - 2:
-        raise Unusable("this is not a valid range of buckets", "Write: WIDTH_BUCKET(x, 0, 100, 10)")
+        told = f"WIDTH_BUCKET takes a low end below the high end, and 1 to {MOST_LISTED - 2} buckets"
+        raise Unusable(told, "Write: WIDTH_BUCKET(x, 0, 100, 10)")
     return Domain("integer", Fraction(0), Fraction(count.value + 1))
 
 

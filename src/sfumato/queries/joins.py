@@ -239,7 +239,8 @@ class _Written:
                 and len(each) > 1
             ]
             if not ons:
-                self.text.refuse(nodes[here], "this table is joined with no other", "Add to WHERE: a.x = b.x")
+                told = "Add to WHERE: a.person = b.person; for a public table, a.x = b.x"
+                self.text.refuse(nodes[here], "this table is not joined to the others", told)
             used |= set(ons)
             parts = [conditions[i] for i in ons]
             whole = parts[0] if len(parts) == 1 else Node("And", {"expressions": parts})

@@ -193,7 +193,7 @@ def length(reader: RowReader, node: Node, scope: Scope) -> Scalar:
     values = [reader.value(each, scope) for each in (node.this, node.expression)]
     kinds = {each.domain.kind for each in values}
     if not kinds <= {"date", "timestamp"} or "timestamp" not in kinds:
-        told = "this difference is no length of time"
+        told = "two dates differ by days, not by an interval"
         reader.text.refuse(node, told, "Compare dates in days: a - b <= 30; or DATE_DIFF('day', b, a) <= 30")
     later_, earlier = (
         each if each.domain.kind == "timestamp" else reader.call(node, "to timestamp", each)

@@ -499,9 +499,7 @@ class MadeReader:
     def aggregate(self, node: Node, scope: MadeScope) -> Made:
         """An aggregate over released rows."""
         if not scope.grouped:
-            self.refuse(
-                node, f"{word(node)} is not supported here", "Aggregates belong into SELECT or HAVING."
-            )
+            self.refuse(node, f"{word(node)} is not supported here", "Aggregates belong in SELECT or HAVING.")
         inside = replace(scope, grouped=False)
         call = self.call(node, inside)
         return replace(call, trace=self.summed(call, None))

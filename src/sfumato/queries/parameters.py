@@ -53,7 +53,7 @@ def bind(sql: str, values: Sequence[Given], dialect: Dialect = "duckdb") -> str:
     if isinstance(values, (str, bytes)):
         raise InvalidParameter("parameters", values, "give a list of values: [...]")
     if (wanted := count(sql)) < len(values):
-        told = f"the query has {wanted} parameters" if wanted else "write $1, $2, ... where the values go"
+        told = f"the query takes only {wanted}" if wanted else "write $1, $2, ... where the values go"
         raise InvalidParameter("parameters", len(values), told)
     for number, start, end in values_of(sql):
         if number == 0:

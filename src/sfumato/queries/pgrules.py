@@ -108,7 +108,7 @@ class PgRules:
     def compared(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         self._check_compared(node, kinds)
         if BOOLEAN in kinds and any(kind.is_whole or kind.name in ("numeric", "float8") for kind in kinds):
-            self.text.refuse(node, "PostgreSQL compares no boolean with a number", "Write: x, or NOT x")
+            self.text.refuse(node, "PostgreSQL does not compare booleans with numbers", "Write: x, or NOT x")
         return node, BOOLEAN
 
     def chosen(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
@@ -213,7 +213,7 @@ class PgRules:
             self.text.refuse(
                 pattern,
                 "patterns with a backslash are not supported",
-                "Write STARTS_WITH(x, 'text') or CONTAINS(x, 'text'), which take every sign as it is.",
+                "Write STARTS_WITH(x, 'text') or CONTAINS(x, 'text'), which take every character as it is.",
             )
         return node, BOOLEAN
 
@@ -262,7 +262,7 @@ class PgRules:
     def joined_texts(self, node: Node, kinds: list[PgType], _: bool) -> tuple[Node, PgType]:
         """a || b, CONCAT: numbers have a form of their own as texts."""
         if any(kind.name in _WRITTEN for kind in kinds):
-            told = "PostgreSQL writes numbers, moments and truth values as texts in its own way"
+            told = "PostgreSQL formats numbers, dates, timestamps and booleans as text in its own way"
             self.text.refuse(node, told, "Show them in columns of their own.")
         return node, TEXT
 
@@ -298,7 +298,7 @@ class PgRules:
         put = bare(node["replacement"])
         if "\\0" in put.text() or "\\&" in put.text():
             told = "the whole match is written differently in the two dialects"
-            self.text.refuse(put, told, "Put brackets around the pattern, and write \\1.")
+            self.text.refuse(put, told, "Put parentheses around the pattern, and write \\1.")
         return node, TEXT
 
     def formatted(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:

@@ -206,7 +206,9 @@ class Windowing:
             is_whole = ends[2:] == ["UNBOUNDED", "FOLLOWING"]
             is_first = node.this.kind == "FirstValue"
             is_range = frame.text("kind").upper() == "RANGE" or is_whole or is_first
-            if ends[:2] != ["UNBOUNDED", "PRECEDING"] or not (ends_here or is_whole) or not is_range:
+            counted = frame.get("start") is not None or frame.get("end") is not None  # 1 PRECEDING
+            begins = ends[:2] == ["UNBOUNDED", "PRECEDING"] and not counted
+            if not begins or not (ends_here or is_whole) or not is_range:
                 self.refuse(
                     node,
                     "this frame is not supported over rows of a person",

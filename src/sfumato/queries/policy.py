@@ -130,9 +130,13 @@ def load(path: Path | str) -> Policy:
     except FileNotFoundError:
         advice = "Write one with: sfumato init YOUR.duckdb"
         raise PolicyError(str(path), None, "", "there is no such policy file", advice) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
         raise PolicyError(
-            str(path), None, "", f"it cannot be read as text ({error})", "Check the file."
+            str(path), None, "", "it cannot be read as text in UTF-8", "Name a policy, such as hospital.toml."
+        ) from None
+    except OSError as error:
+        raise PolicyError(
+            str(path), None, "", f"it cannot be read as text ({error.strerror})", "Check the file."
         ) from None
     return parse(text, file)
 
@@ -265,7 +269,8 @@ class _PolicyReader:
             return Guarantee.read(**given)
         except InvalidParameter as error:
             where = ("budget", error.name)
-            raise self.error(where, f"{budget[error.name]!r} is not a budget", error.advice) from None
+            advice = f"{error.advice[:1].upper()}{error.advice[1:]}"
+            raise self.error(where, f"{budget[error.name]!r} is not a budget", advice) from None
 
     def least(self, budget: dict[str, Any]) -> Fraction:
         """What a new question or batch costs at least."""
@@ -275,7 +280,8 @@ class _PolicyReader:
         try:
             least = Guarantee.read(**{total.currency: budget["least"]}).amount
         except InvalidParameter as error:
-            raise self.error(where, f"{budget['least']!r} is not a price", error.advice) from None
+            advice = f"{error.advice[:1].upper()}{error.advice[1:]}"
+            raise self.error(where, f"{budget['least']!r} is not a price", advice) from None
         if least > total.amount:
             raise self.error(
                 where, "it is more than the whole budget", f"Write at most {decimal(total.amount)}."
@@ -300,7 +306,8 @@ class _PolicyReader:
             return DeclaredTable(where[-1], None, None, columns, public=True)
         if "unit" not in body:
             advice = (
-                'Add: unit = "the column that names the person", or unit = "row" if each row is one person'
+                'Add: unit = "the column that names the person", or unit = "row" if each row is one person, '
+                "or public = true if the table is not about people"
             )
             raise self.error(where, "it does not say whom a row belongs to", advice)
         unit = self.string(body, (*where, "unit"), None)
@@ -312,10 +319,12 @@ class _PolicyReader:
         unit, through = self.reference((*where, "unit"), unit)
         person = named(columns, unit)
         if person is None:
+            close = nearest(unit, [column.name for column in columns])
+            advice = f'Declare it under columns, for example: {unit} = {{ type = "integer" }}'
             raise self.error(
                 (*where, "unit"),
                 f"{unit!r} is not one of the declared columns",
-                f'Declare it under columns, for example: {unit} = {{ type = "integer" }}',
+                f"Did you mean {close[0]}?" if close else advice,
             )
         if person.kind not in ("integer", "text"):
             # a number could be rounded on its way, and two persons would become one
@@ -430,7 +439,7 @@ class _PolicyReader:
         refers = self.mentioned((*where, "refers"), body.get("refers"))
         owned = body.get("owned", False)
         if not isinstance(owned, bool) or (owned and (keys is not None or keys_from is not None)):
-            told = "a column whose values belong to one person each has no keys, and says so by true or false"
+            told = "owned is true or false, and only a column without keys can be owned"
             raise self.error((*where, "owned"), told, "Write: owned = true, without keys")
         if kind in ("date", "timestamp"):
             since, until = self.days(where, body)
@@ -448,7 +457,7 @@ class _PolicyReader:
         exponent = self.exponent(where, body, kind, low, high)
         required = body.get("required", False)
         if not isinstance(required, bool) or (required and low is None):
-            told = "only a column with bounds can be required, by true or false"
+            told = "required is true or false, and only a column with bounds can be required"
             raise self.error((*where, "required"), told, "Write: required = true, beside low and high")
         return DeclaredColumn(
             name, kind, low, high, exponent, keys, keys_from, required=required, owned=owned, refers=refers
@@ -471,7 +480,7 @@ class _PolicyReader:
             where = ("tables", table.name, "columns", column.name, "refers")
             target = policy.table(column.refers[0])
             if table.public or column.name == table.unit:
-                told = "whom a row belongs to is said by its unit"
+                told = "the unit says whom a row belongs to"
                 raise self.error(where, told, 'Write: unit = "column -> table.column"')
             if target is None or target.public or target.column(column.refers[1]) is None:
                 told = f"{column.told!r} is not a column of a table about people"

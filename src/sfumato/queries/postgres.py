@@ -267,7 +267,7 @@ class _Translation(PgRules):
             if node.kind in AGGREGATES or node.kind in ("Filter", "WithinGroup", *_SUBQUERIES):
                 continue
             if node.kind == "Column" and node.get("table") is None and node.name.lower() in named - known:
-                told = f"{node.name} is the name of a result, which HAVING does not know in PostgreSQL"
+                told = f"{node.name} is the name of a result, and PostgreSQL does not allow it in HAVING"
                 self.text.refuse(node, told, "Repeat the expression itself.")
             waiting += node.parts
 
@@ -412,7 +412,7 @@ class _Translation(PgRules):
         if node.this.kind != "Identifier":
             return node, UNKNOWN
         if table is None and node.name in OWN_WORDS and not node.this.arguments.get("quoted"):
-            told = f"{node.name} is a word of PostgreSQL, not a column"
+            told = f"{node.name} is a keyword in PostgreSQL, not a column"
             self.text.refuse(node, told, f'If you mean a column, write: "{node.name}"')
         return node, names.type_of(node.name, table.name if table is not None else "")
 

@@ -162,7 +162,7 @@ def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
         raise InvalidParameter(limits[0], body[limits[0]], advice)
     if numeric and not limits and column.keys is None:
         advice = "write how close a correct guess must be: within = 2; or a threshold: above = 100000"
-        raise InvalidParameter("within", "nothing", advice)
+        raise InvalidParameter("within", None, advice, problem="no within, above or below given")
     within = _number("within", body["within"]) if "within" in body else None
     limit = next((_at(key, body[key], column) for key in ("above", "below") if key in body), None)
     if within is not None and within < 0:
@@ -284,7 +284,7 @@ def _counted(given: str, column: DeclaredColumn, tables: tuple[DeclaredTable, ..
     table = next((t for t in tables if t.name == name), None)
     known = None if table is None else next((c for c in table.columns if c.name == field), None)
     if table is None or not table.public or known is None or known.kind != column.kind:
-        advice = f"name a {column.kind} column of a public table of this policy, such as a census"
+        advice = f"name a column of type {column.kind} in a public table of this policy, such as a census"
         raise InvalidParameter("prior", given, advice)
     return Prior("weights", source=(table.name, known.name))
 

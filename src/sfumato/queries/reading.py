@@ -234,7 +234,7 @@ class Reader:
             case "Trim":
                 signs = [] if node.get("expression") is None else [self.value(node.expression, scope)]
                 if not all(isinstance(each, Constant) and each.domain.kind == "text" for each in signs):
-                    text.refuse(node, "TRIM takes signs that are written out", "Write: TRIM(x, ' .')")
+                    text.refuse(node, "TRIM takes characters that are written out", "Write: TRIM(x, ' .')")
                 return self.call(node, "strip" if signs else "trim", self.value(node.this, scope), *signs)
             case "Left" | "Right":
                 count = self._count(node.expression, scope)
@@ -302,7 +302,7 @@ class Reader:
         unit = given.name.lower() if given is not None else ""
         if unit not in units:
             self.text.refuse(
-                node, f"{unit or 'that'} is not a known unit of time", f"Take: {', '.join(units)}."
+                node, f"{unit or 'that'} is not a unit of time here", f"Write one of: {', '.join(units)}."
             )
         return constant(unit, "text")
 
@@ -326,7 +326,7 @@ class Reader:
         found = self.value(node, scope)
         low, high = found.domain.low, found.domain.high
         if found.domain.kind != "integer" or low is None or high is None or max(-low, high) > 10_000:
-            told = "how many characters these are is not known to be a whole number"
+            told = "the number of characters is not known to be a whole number"
             self.text.refuse(node, told, "Write a number, or for example: STRPOS(x, '@') - 1")
         return found
 
@@ -641,7 +641,7 @@ class Reader:
         if not listed:
             return constant(False, "boolean")  # not one of nothing, whatever it is
         if isinstance(subject, Constant) and subject.value is None:
-            self.text.refuse(node, "NULL is in nothing", "Leave the condition out.")
+            self.text.refuse(node, "NULL is in no list", "Leave the condition out.")
         if any(isinstance(each, Constant) and each.value is None for each in listed):
             self.text.refuse(node, "nothing equals NULL", "Leave it out of the list; write: OR x IS NULL")
         for each in among:

@@ -261,7 +261,7 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
                 if not values:
                     raise Unusable(
                         "its possible values are not public, and there may be too many to list",
-                        "Use MODE on a column with declared keys, or GROUP BY it, ORDER BY COUNT(*) DESC.",
+                        "Use a column with keys, or GROUP BY it with a delta, ORDER BY COUNT(*) DESC.",
                     )
                 found.append(Kinds(each.values[0], values, rows))
     for value, asked in ranks.items():

@@ -277,6 +277,9 @@ class FromReader:
         if kept:
             whole = kept[0] if len(kept) == 1 else Node("And", {"expressions": kept})
             other = self.where(whole, other, own, named)
+        if unlike and (other.public or len(unlike) > 1):
+            told = "EXISTS takes one comparison other than =, and none with a public table"
+            text.refuse(node, told, "Compare with =, or add up rows of each person in a subquery first.")
         if other.public:
             if len(pairs) != 1:
                 text.refuse(
@@ -288,9 +291,6 @@ class FromReader:
             except Unusable as reason:
                 text.unusable(reason, node)
             return Among(relation, value, other, other_value, negated, keeps=negated)
-        if unlike and (other.public or len(unlike) > 1):
-            told = "EXISTS takes one comparison other than =, and none with a public table"
-            text.refuse(node, told, "Compare with =, or add up rows of each person in a subquery first.")
         same = [pair for pair in pairs if is_own(pair[0]) and is_own(pair[1])]
         rest = [pair for pair in pairs if pair not in same]
         if not relation.by_person or len(rest) > 1 or not (same or (rest and self.refers(rest[0]))):
@@ -392,7 +392,7 @@ class FromReader:
         is_one = len(sources) == 1 and all(map(has_one_row, (left.relation, right.relation)))
         pair = equality(self.on(node, sources, right, Scope((left, right)))) if is_one else None
         if pair is None or not all(map(is_own, pair)) or not _across(pair, numbers_of(right.relation)):
-            advice = "Join two subqueries with GROUP BY the person, first in FROM, on the person alone."
+            advice = "Join two subqueries, each with GROUP BY person: FROM a FULL JOIN b USING (person)"
             text.refuse(
                 node.this, "which rows of this FULL JOIN have no match depends on other people's rows", advice
             )
@@ -541,9 +541,10 @@ class FromReader:
         if node.kind == "Union":
             return self.union(node, alias, named)
         if node.kind != "Select":
-            self.text.refuse(node, f"{word(node)} is not supported as a subquery", "Write a SELECT.")
+            advice = "Write a SELECT. For INTERSECT: x IN (SELECT ...); for EXCEPT: x NOT IN (SELECT ...)."
+            self.text.refuse(node, f"{word(node)} is not supported as a subquery", advice)
         if (clause := node.get("limit")) is not None:
-            advice = "Leave it out: which rows come first depends on the rows of all people."
+            advice = "Leave it out: the first rows depend on all people. For those of each person: QUALIFY."
             self.text.refuse(clause, "LIMIT is not supported in a subquery", advice)
         above = ("qualify", "windows") if windows_of(node) else ()
         parts = {name: value for name, value in node.arguments.items() if name not in (*above, "order")}

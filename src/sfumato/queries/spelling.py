@@ -337,11 +337,11 @@ _OTHERWISE = {
     "ENTROPY": "Count each value, SELECT x, COUNT(*) ... GROUP BY x, and compute it from the counts.",
     **dict.fromkeys(
         ("SKEWNESS", "KURTOSIS"),
-        "Ask for AVG(POWER(x, 3)), AVG(x) and VARIANCE(x), and compute it from these.",
+        "Ask for the averages of x, POWER(x, 2), POWER(x, 3) and POWER(x, 4), and compute it from these.",
     ),
     **dict.fromkeys(
         ("LISTAGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG", "LIST"),
-        "Individual values are never listed. To list those that many people share: GROUP BY x",
+        "Values are never listed one by one. To list those that many people share: GROUP BY x",
     ),
     "AGE": "Write: EXTRACT(YEAR FROM AGE(a, b)) >= 18, or DATE_DIFF('day', b, a)",
     **dict.fromkeys(("LOG", "LOG10", "LOG2"), "For rows there is LN: LN(x) / 2.302585092994046e0"),

@@ -289,9 +289,9 @@ class Splitter:
         """A SELECT over released rows."""
         levels = self.below(select, named) if select.get("from_") is not None else []
         if "people" in levels:
-            told = "released rows are joined with single rows of people"
+            told = "released rows cannot be joined with single rows of people"
             self.text.refuse(
-                select["from_"], told, "Ask for the people's rows as a question of their own first."
+                select["from_"], told, "Add up the rows of people in a question of their own first."
             )
         reader = self.reader(named, select)
         sources: list[MadeSource] = []

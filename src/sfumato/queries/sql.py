@@ -67,7 +67,8 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
             statements = sqlglot.parse(spelled, dialect=_GRAMMARS[dialect])
         if len(statements) != 1 or statements[0] is None:
             number = sum(statement is not None for statement in statements)
-            told = f"there are {number} statements" if number else "the query is empty"
+            told = f"there are {number} statements" if number > 1 else "there is an empty statement"
+            told = told if number else "the query is empty"
             raise SyntaxRefused(told, "Write exactly one SELECT.", sql=sql)
         found = _node(statements[0], 0)
         if found is not None:

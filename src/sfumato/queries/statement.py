@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
 from sfumato.queries import parameters
-from sfumato.queries.dialects import SPELLINGS
+from sfumato.queries.dialects import SPELLINGS, check_doubts, doubts
 from sfumato.queries.notation import READING
 from sfumato.queries.postgres import inferred, translated
 from sfumato.queries.rewrite import rewrite
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.queries.asking import Measuring
+    from sfumato.queries.dialects import Doubt
     from sfumato.queries.parameters import Given
     from sfumato.queries.pgtypes import PgType
     from sfumato.queries.plan import Plan
@@ -44,6 +45,7 @@ class Statement:
     dialect: Dialect = "duckdb"
     part: int | None = None  # if it stands for one of several questions of a text
     today: datetime.date | None = None  # when it was asked: what CURRENT_DATE means
+    doubts: tuple[Doubt, ...] = ()  # in another dialect, what only the policy can tell
 
     def bound(self, values: Sequence[Given]) -> Statement:
         """The same with its values in place."""
@@ -64,6 +66,7 @@ class Statement:
         an earlier `reading` it is understood as it was then: from the first on, which was the first to be
         noted.
         """
+        check_doubts(self.doubts, policy, self.written)
         text = Text(self.written, policy, self.today, reading)
         try:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
@@ -82,8 +85,10 @@ def read(sql: str, dialect: str = "duckdb") -> Statement:
         raise InvalidParameter("dialect", dialect, f"take one of: {', '.join(SPELLINGS)}")
     if dialect == "postgres":
         return Statement(sql, sql, tree(sql, "postgres"), "postgres")
-    sql = sql if dialect == "duckdb" else respelled(sql, dialect)
-    return Statement(sql, sql, tree(sql))
+    if dialect == "duckdb":
+        return Statement(sql, sql, tree(sql))
+    found = respelled(sql, dialect)
+    return Statement(found, found, tree(found), doubts=doubts(sql, dialect))
 
 
 def parse(

@@ -337,12 +337,12 @@ _CALLED = {
     "WindowSpec": "a window frame",
     **dict.fromkeys(("JSONExtract", "JSONExtractScalar"), "the operator ->"),
     "Columns": "COLUMNS",
-    "Lambda": "a function without a name",
+    "Lambda": "a lambda",
     "EQ": "a comparison",
     "NEQ": "a comparison",
     "Neg": "a minus sign",
     "Star": "*",
-    "Boolean": "a truth value",
+    "Boolean": "a boolean",
     "kind": "a type in this form",
     "windows": "WINDOW",
     "hints": "a hint",
@@ -353,9 +353,9 @@ _CALLED = {
     "exclude": "EXCLUDE",
     "limit_options": "a percentage or WITH TIES",
     "position": "LEADING, TRAILING or BOTH",
-    "expressions": "a further argument",
+    "expressions": "another argument",
     "this": "ORDER BY",
-    "count": "a further argument",
+    "count": "another argument",
     "Pow": "raising to a power (^, POWER)",
     "RegexpLike": "matching a regular expression (~)",
     "Rand": "RANDOM()",
@@ -414,7 +414,7 @@ INSTEAD = {
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
     "Placeholder": "Write the value itself, or write $1 and pass its value.",
-    "Any": "Write: x IN (a, b, c), or x = ANY (ARRAY[a, b, c]), with no other comparison and a list.",
+    "Any": "Write: x IN (a, b, c), x = ANY (ARRAY[a, b, c]), or x IN (SELECT y FROM ...).",
     "Exists": "Write: person IN (SELECT person FROM ...)",
     "recursive": "Leave RECURSIVE out.",
     "Log": "For rows there is LN: LN(x) / 2.302585092994046e0",
@@ -464,9 +464,10 @@ class Text:
 
     def unusable(self, reason: Unusable, node: Node) -> NoReturn:
         """Refuse an expression; where a declaration is missing, say which."""
-        if reason.field is not None and reason.field.origin != ("", ""):
-            table, column = reason.field.origin
-            example = f'{column} = {{ type = "{reason.field.domain.kind}", low = ..., high = ... }}'
+        field = reason.field
+        if field is not None and field.origin != ("", "") and field.domain.kind != "text":
+            table, column = field.origin
+            example = f'{column} = {{ type = "{field.domain.kind}", low = ..., high = ... }}'
             raise MissingBound(
                 reason.problem,
                 self.policy.file,

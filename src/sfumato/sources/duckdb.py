@@ -58,8 +58,8 @@ _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
 _LAST = ("enable_external_access", "lock_configuration")
 # Whether a row of a Parquet file is looked at is not left to what its footer says about other people's rows.
 _PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
-# Columns are what the files hold, not what folders are called. Footers leave NaN out: if that were not said, one
-# large value would bring back all rows of NaN that it stands beside.
+# Columns are what the files hold, not what folders are called. Footers leave NaN out: if that were not said,
+# one large value would bring back all rows of NaN that it stands beside.
 _PARQUET = "hive_partitioning = false, can_have_nan = true"
 
 
@@ -119,8 +119,8 @@ class DuckDB:
         real = {found.name: found.kind for found in self.schema().get(table, ())}
         if real.get(column) != kind:
             raise SourceError(
-                f'keys = "{table}.{column}" must name a {kind} column of a table in {self.path}, like the '
-                "column it gives keys to. Correct it, or list the keys."
+                f'keys = "{table}.{column}" must name a column of type {kind} of a table in '
+                f"{self.path}, like the column that takes its keys from it. Correct it, or list the keys."
             )
         return tuple(row[0] for row in self._public(table, public.keys(table, column, kind)))
 
@@ -653,7 +653,7 @@ def _open(path: Path, *, anew: bool) -> duckdb.DuckDBPyConnection:
                 "of readers can share the file."
             )
         else:
-            problem = "is not a DuckDB file this version can read. Check [source] duckdb in the policy."
+            problem = "is not a DuckDB file that this version can read. Check its path ([source] duckdb)."
     except duckdb.Error:
         problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
     raise SourceError(f"{path} {problem}")

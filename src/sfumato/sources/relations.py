@@ -174,10 +174,9 @@ class Lowering:
         """Rows with what is said of their places among those of the same person."""
         used = needed | _used(*placed.scalars)
         below = self.of(placed.relation, used)
-        assert below.unit is not None
         if placed.cut is not None:
             below = self._wrapped(f"o{placed.number}", placed.relation, below, used, placed.cut, None)
-            assert below.unit is not None
+        assert below.unit is not None
         number, inside = placed.number, numbers_of(placed.relation)
         values = {f: below.column(f) for f in sorted(needed, key=lambda f: f.name) if prefix(f) in inside}
         called = {below.unit: "u"}

@@ -56,7 +56,7 @@ def check(policy: Policy, schema: Mapping[str, tuple[Found, ...]], path: Path) -
             hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(schema) or 'no tables'}."
             raise SourceError(
                 f"{path} has no table {table.name!r} (views do not count: their rows may depend on several "
-                f"persons). {hint} Correct [tables.{table.name}] in {policy.file}."
+                f"people). {hint} Correct [tables.{table.name}] in {policy.file}."
             )
         _check_columns(table, schema[table.name], policy.file)
 

@@ -136,7 +136,7 @@ def _read_distance(stored: dict[str, Any]) -> Distance:
 def _write(value: Any) -> Any:
     if isinstance(value, Private):
         if MECHANISMS.get(value.name) is not type(value):
-            raise InvalidParameter("mechanism", value.name, "only those listed in record.py can be charged")
+            raise InvalidParameter("mechanism", value.name, "only the mechanisms of Sfumato can be charged")
         return {"name": value.name, **_write_fields(value)}
     if isinstance(value, tuple):
         return [_write(part) for part in value]

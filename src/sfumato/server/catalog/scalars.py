@@ -85,7 +85,7 @@ def moved(kind: str, x: Any, y: Any) -> Any:
             return day + datetime.timedelta(days if kind == "Add" else -days)
         except OverflowError:
             pass
-    raise refused("computing with these moments")
+    raise refused("computing with these dates or times")
 
 
 def worded(value: Any) -> str:
@@ -142,7 +142,7 @@ def _as(text: str, other: Any) -> Any:
         try:
             return _plainly(text, TIMESTAMP if isinstance(other, datetime.datetime) else DATE)
         except ValueError:
-            raise refused(f"reading {text[:50]!r} as a moment") from None
+            raise refused(f"reading {text[:50]!r} as a date or time") from None
     return text
 
 

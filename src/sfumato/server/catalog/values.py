@@ -454,5 +454,5 @@ def plain(value: Any) -> Given:
         return value
     if isinstance(value, (list, tuple)) and not any(isinstance(each, (list, tuple)) for each in value):
         return tuple(plain(each) for each in value)
-    told = "a question takes texts, numbers, truth values, dates, timestamps and lists of those"
+    told = "a question takes texts, numbers, booleans, dates, timestamps and lists of these"
     raise InvalidParameter("parameters", "a value", told)

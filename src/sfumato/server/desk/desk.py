@@ -254,7 +254,7 @@ class Desk:
             self.admit(caller)
             self.note(caller, f"for {' or '.join(roles)}", "AccessDenied")
             raise NotAllowed(
-                f"{caller.person.name!r} has the role {caller.person.role}; this needs: {', '.join(roles)}. "
+                f"{caller.person.name!r} has the role {caller.person.role}; this needs {' or '.join(roles)}. "
                 "Nothing was spent. The owner changes roles: sfumato user revoke POLICY NAME, then sfumato "
                 "user add POLICY NAME --role ROLE"
             )

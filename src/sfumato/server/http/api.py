@@ -604,7 +604,8 @@ def _checked(found: dict[str, Any], known: dict[str, tuple[type, ...]]) -> dict[
                 list: "a list",
                 dict: "an object",
             }
-            raise Malformed(f"{name} must be {' or '.join(kinds[kind] for kind in known[name])}")
+            wanted = [kinds[kind] for kind in known[name] if not (kind is int and float in known[name])]
+            raise Malformed(f"{name} must be {' or '.join(wanted)}")
         if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise Malformed(f"{name} is not valid Unicode")
     return {name: value for name, value in found.items() if value is not None}

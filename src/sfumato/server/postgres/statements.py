@@ -488,7 +488,7 @@ class Statements:
     def _savepoint(self, word: str, sql: str) -> Result:
         """SAVEPOINT name, RELEASE name, ROLLBACK TO name: settings go back, releases do not."""
         if self.state == b"I":
-            raise StatementRefused("25P01", f"{word} of a savepoint needs a transaction", "BEGIN first.")
+            raise StatementRefused("25P01", "a savepoint needs a transaction", "BEGIN first.")
         found = re.search(r'("(?:[^"]|"")+"|\w+)$', bare(sql))
         name = "" if found is None else cursors.named(found[1])
         if word == "SAVEPOINT":
