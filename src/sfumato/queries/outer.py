@@ -521,6 +521,9 @@ class MadeReader:
                 self.refuse(node, "WITHIN GROUP is for percentiles", "Write: QUANTILE_CONT(x, 0.5)")
             self.text.allow(order[0], above=True)
             inner, rank = self.numeric(order[0].this, scope), self.value(node.this.this, scope)
+            if order[0].arguments.get("desc") and node.this.kind == "PercentileDisc":
+                told = "PERCENTILE_DISC takes an ascending order here"
+                self.refuse(order[0], told, "Write 1 minus the fraction, or PERCENTILE_CONT.")
             if order[0].arguments.get("desc"):
                 one = Made("number", "integer", text="1")
                 rank = self.plain("operator", "number", [one, rank], text="-")

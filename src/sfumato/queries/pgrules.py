@@ -91,10 +91,14 @@ class PgRules:
     def computed(self, node: Node, kinds: list[PgType], is_released: bool) -> tuple[Node, PgType]:
         """a + b, a - b, a * b, a % b, a // b."""
         moments = [kind.name for kind in kinds if kind.name in ("date", "timestamp", "timestamptz")]
+        is_apart = any(each.kind == "Interval" for each in node.walk())
+        if "timestamptz" in moments and not is_apart:
+            told = "DATE_TRUNC gives a timestamp in PostgreSQL, which is not computed with like a date"
+            self.text.refuse(node, told, "Cast it first: CAST(DATE_TRUNC('month', x) AS DATE)")
         if moments and node.kind == "Sub" and len(moments) == 2:
             return node, INT4 if moments == ["date", "date"] else UNKNOWN
-        if moments and any(each.kind == "Interval" for each in node.walk()):
-            return node, PgType("timestamptz" if moments == ["date"] else "timestamp")
+        if moments and is_apart:
+            return node, PgType("timestamp")
         found = common(kinds)
         if found.name != "numeric":
             return node, found
@@ -276,6 +280,9 @@ class PgRules:
         if re.search(r"(?<!\\)(?:\\\\)*\\[wW]", form.text()):
             told = "\\w also stands for letters of other scripts in PostgreSQL"
             self.text.refuse(form, told, "Write the letters: [A-Za-z0-9_]")
+        if re.search(r"(?<!\\)(?:\\\\)*\\[sS]", form.text()):
+            told = "\\s also stands for spaces of other scripts in PostgreSQL"
+            self.text.refuse(form, told, "Write the characters: [ \t\n]")
         found = re.sub(
             r"\\.|\[(?:\\.|[^\]\\])*\]|\.",
             lambda part: r"[\s\S]" if part[0] == "." else part[0],
@@ -283,10 +290,23 @@ class PgRules:
         )
         return altered(node, expression=altered(form, this=found))
 
+    def sliced(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
+        """SUBSTRING(x, start, length): before the first character, PostgreSQL counts on."""
+        for name, least in (("start", 1), ("length", 0)):
+            given = node.get(name)
+            if given is not None and bare(given).kind != "Placeholder" and (number_of(given) or 0) < least:
+                known = number_of(given) is not None
+                if known or name == "start":
+                    told = f"the {name} of SUBSTRING must be written out, and at least {least}"
+                    self.text.refuse(given, told, "Write for example: SUBSTRING(x, 1, 3)")
+        return node, TEXT
+
     def split(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
         """SPLIT_PART(x, by, n); by nothing, PostgreSQL splits nothing."""
         if not bare(node["delimiter"]).text():
             self.text.refuse(node, "SPLIT_PART needs a separator that is written out", "Write: ','")
+        if (at := node.get("part_index")) is not None and number_of(at) == 0:
+            self.text.refuse(at, "PostgreSQL counts fields from 1", "Write: 1")
         return node, TEXT
 
     def replaced(self, node: Node, _: list[PgType], __: bool) -> tuple[Node, PgType]:
@@ -295,6 +315,10 @@ class PgRules:
         if "|" in bare(node.expression).text() or re.search(r"[*+?}]\?", bare(node.expression).text()):
             told = "which of several matches is replaced differs from PostgreSQL's choice"
             self.text.refuse(node.expression, told, "Leave out | and lazy repetitions (*?, +?).")
+        everywhere = "g" in (node.get("modifiers") or Node("")).text()
+        if everywhere and _fits_nothing(bare(node.expression).text()):
+            told = "where a pattern that fits nothing is replaced differs from PostgreSQL's choice"
+            self.text.refuse(node.expression, told, "Write a pattern of at least one character: a+")
         put = bare(node["replacement"])
         if "\\0" in put.text() or "\\&" in put.text():
             told = "the whole match is written differently in the two dialects"
@@ -451,6 +475,13 @@ def _exact(node: Node, kind: PgType) -> Node:
     return altered(node, numeric=True) if kind.name == "numeric" and kind.decimals != 0 else node
 
 
+def _fits_nothing(pattern: str) -> bool:
+    try:
+        return re.search(pattern, "") is not None
+    except re.error:
+        return True
+
+
 def _is_open(node: Node) -> bool:
     """Whether a part of a quotient is a value that is still to come, or NULL."""
     return any(each.kind in ("Placeholder", "Null") for each in (bare(node.this), bare(node.expression)))
@@ -490,4 +521,5 @@ RULES: dict[str, Callable[[PgRules, Node, list[PgType], bool], tuple[Node, PgTyp
     "RegexpReplace": PgRules.replaced,
     "RegexpLike": PgRules.matched,
     "SplitPart": PgRules.split,
+    "Substring": PgRules.sliced,
 }

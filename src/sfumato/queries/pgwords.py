@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.queries.pgtypes import BOOLEAN, FLOAT8, INT4, INT8, TEXT, UNKNOWN, PgType
 
-COMPARING = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Between", "In")
+COMPARING = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Between", "In", "NullSafeEQ", "NullSafeNEQ")
 SAME = {  # what means the same in both, and what comes out of it
     **dict.fromkeys(("And", "Or", "Not", "Boolean", "Is", "StartsWith", "Contains"), BOOLEAN),
     **dict.fromkeys(("Lower", "Upper", "Left", "Right", "Substring"), TEXT),
@@ -18,7 +18,7 @@ SAME = {  # what means the same in both, and what comes out of it
     **dict.fromkeys(("Null", "Star", "Var", "Tuple", "Array", "DataType", "DataTypeParam"), UNKNOWN),
     **dict.fromkeys(("Where", "Having", "Group", "Rollup", "Cube", "Limit", "Distinct"), UNKNOWN),
     **dict.fromkeys(("Any", "All", "Placeholder"), UNKNOWN),
-    **dict.fromkeys(("Exists", "RegexpLike", "NullSafeEQ", "NullSafeNEQ"), BOOLEAN),
+    **dict.fromkeys(("Exists", "RegexpLike"), BOOLEAN),
     **dict.fromkeys(("RowNumber", "Rank", "DenseRank"), INT8),
     **dict.fromkeys(("PercentRank", "CumeDist"), FLOAT8),
     **dict.fromkeys(("Ntile", "StrPosition"), INT4),

@@ -40,7 +40,7 @@ from sfumato.queries.pgwords import (
     TAKING,
 )
 from sfumato.queries.reading import DIGITS
-from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, word
+from sfumato.queries.syntax import ABOVE, AGGREGATES, ARGUMENTS, Missing, Node, Text, bare, word
 from sfumato.queries.trees import (
     altered,
     anew,
@@ -48,6 +48,7 @@ from sfumato.queries.trees import (
     is_result,
     is_value,
     number_of,
+    one_by_one,
 )
 
 _STRINGS = ("ByteString", "RawString", "UnicodeString")
@@ -283,10 +284,16 @@ class _Translation(PgRules):
         inner, kind = self.typed(item.this, names, named, is_released and is_result(item))
         return self._folded(altered(item, this=inner)), kind
 
+    def _check_position(self, node: Node) -> None:
+        """Refuse $1 where its number would be taken for a position, which PostgreSQL does not."""
+        if bare(node).kind == "Placeholder":
+            self.text.refuse(node, "a parameter is no position here", "Write the number, or the column.")
+
     def _group(self, group: Node, names: _Names, named: dict[str, Columns]) -> Node:
         """GROUP BY; a number in it is a position."""
 
         def key(node: Node) -> Node:
+            self._check_position(node)
             if node.kind in ("Rollup", "Cube"):
                 return altered(node, expressions=[key(each) for each in node.nodes()])
             if node.kind == "Literal":
@@ -300,6 +307,7 @@ class _Translation(PgRules):
 
     def _order(self, order: Node, names: _Names, named: dict[str, Columns], is_released: bool) -> Node:
         def key(node: Node) -> Node:
+            self._check_position(node.this)
             if node.this.kind == "Literal":
                 return node
             return altered(node, this=self.typed(node.this, names, named, is_released and is_result(node))[0])
@@ -323,6 +331,8 @@ class _Translation(PgRules):
             return self._literal(node)
         if node.kind == "Case":
             return self._case(node, names, named, is_released)
+        if (spelled := one_by_one(node)) is not node:
+            return self.typed(spelled, names, named, is_released)
         parts: dict[str, Node | list[Node]] = {}
         kinds: list[PgType] = []
         children: list[Node] = []

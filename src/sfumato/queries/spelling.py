@@ -82,12 +82,9 @@ def _between(node: Node) -> Node:
     """BETWEEN SYMMETRIC: whichever end is the lower one."""
     if not node.arguments.get("symmetric"):
         return node
-    ends = [node["low"], node["high"]]
-    low, high = (
-        anew(node, kind, this=ends[0], expressions=[ends[1]], ignore_nulls=True)
-        for kind in ("Least", "Greatest")
-    )
-    return altered(node, low=low, high=high, symmetric=None)
+    one = altered(node, symmetric=None)
+    other = altered(one, low=node["high"], high=node["low"])
+    return anew(node, "Paren", this=anew(node, "Or", expressions=[one, other]))
 
 
 def _among(node: Node) -> Node:
@@ -122,20 +119,44 @@ def _one_each(node: Node) -> Node:
         return node
     keys = on.nodes() if on.kind == "Tuple" else [bare(on)]
     order = node.get("order")
+    sorted_ = [each.this for each in order.nodes()] if order is not None else []
+    if any(not _is_told(each, node) for each in [*keys, *sorted_]):
+        return node
     number = anew(node, "Window", this=anew(node, "RowNumber"), partition_by=keys)
     if order is not None:
-        names = {_told(each) for each in keys}
-        by = [each for each in order.nodes() if _told(each.this) not in names]
+        told = [_told(each) for each in keys]
+        by = [each for each in order.nodes() if _told(each.this) not in told]
         number = altered(number, order=altered(order, expressions=by)) if by else number
     first = anew(node, "EQ", this=number, expression=literal(node, "1"))
     return altered(node, distinct=None, qualify=anew(node, "Qualify", this=first))
 
 
-def _told(node: Node) -> str:
-    """What tells a column from another by its spelling."""
+def _is_told(node: Node, select: Node) -> bool:
+    """Whether it is an expression of columns: no position, and no name that SELECT gives to another one."""
+    if bare(node).kind in ("Literal", "Neg"):
+        return False
+    names = {each.alias.lower(): each.this for each in select.nodes() if each.kind == "Alias"}
+    columns = [each for each in node.walk() if each.kind == "Column" and each.get("table") is None]
+    return all(
+        names[each.name.lower()].kind == "Column"
+        and names[each.name.lower()].name.lower() == each.name.lower()
+        for each in columns
+        if each.name.lower() in names
+    )
+
+
+def _told(node: Node) -> object:
+    """What tells an expression from another by its spelling."""
     node = bare(node)
-    of = node.get("table")
-    return f"{of.name.lower() if of is not None else ''}.{node.name.lower()}"
+    if node.kind == "Column":
+        of = node.get("table")
+        return "Column", of.name.lower() if of is not None else "", node.name.lower()
+    return node.kind, [
+        (name, [_told(each) for each in value] if isinstance(value, list) else value)
+        if not isinstance(value, Node)
+        else (name, _told(value))
+        for name, value in sorted(node.arguments.items())
+    ]
 
 
 def _apart(node: Node) -> Node:

@@ -70,7 +70,7 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
             told = f"there are {number} statements" if number > 1 else "there is an empty statement"
             told = told if number else "the query is empty"
             raise SyntaxRefused(told, "Write exactly one SELECT.", sql=sql)
-        found = _node(statements[0], 0)
+        found = _node(_sorted_inside(statements[0], sql), 0)
         if found is not None:
             _call_as_typed(found, spelled)
             return found if spelled == sql else _with_values(found, sql)
@@ -87,6 +87,22 @@ def tree(sql: str, dialect: Dialect = "duckdb") -> Node:
     except RecursionError:
         pass
     raise too_deep(sql)
+
+
+_AROUND = ("order", "limit", "offset", "with_")
+
+
+def _sorted_inside(tree: exp.Expr, sql: str) -> exp.Expr:
+    """(SELECT ...) ORDER BY x LIMIT 1: what stands behind a query in parentheses is said of the query."""
+    for outer in tree.find_all(exp.Subquery):
+        given = {name: outer.args[name] for name in _AROUND if outer.args.get(name)}
+        if any(outer.this.args.get(name) for name in (*_AROUND, "fetch")) and given:
+            told = "a query in parentheses has ORDER BY, LIMIT or WITH inside and behind it"
+            raise SyntaxRefused(told, "Give it a name: SELECT * FROM (SELECT ...) AS t ORDER BY x", sql=sql)
+        for name, value in given.items():
+            outer.set(name, None)
+            outer.this.set(name, value)
+    return tree
 
 
 def respelled(sql: str, dialect: str) -> str:

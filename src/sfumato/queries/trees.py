@@ -59,6 +59,29 @@ def in_last_decimals(node: Node, scale: int) -> Node:
     return anew(node, "Cast", this=product, to=whole)
 
 
+def one_by_one(node: Node) -> Node:
+    """(a, b) IN ((1, 2), (3, 4)) and BETWEEN SYMMETRIC as what they are short for; any other node itself."""
+    if node.kind == "Between" and node.arguments.get("symmetric"):
+        one = altered(node, symmetric=None)
+        other = altered(one, low=node["high"], high=node["low"])
+        return anew(node, "Paren", this=anew(node, "Or", expressions=[one, other]))
+    parts = bare(node.this).nodes() if node.kind == "In" and bare(node.this).kind == "Tuple" else []
+    rows = [bare(each).nodes() for each in node.nodes() if bare(each).kind == "Tuple"]
+    if not parts or not rows or len(rows) != len(node.nodes()) or any(len(row) != len(parts) for row in rows):
+        return node
+    found = [
+        anew(
+            node,
+            "And",
+            expressions=[
+                anew(node, "EQ", this=part, expression=value) for part, value in zip(parts, row, strict=True)
+            ],
+        )
+        for row in rows
+    ]
+    return anew(node, "Paren", this=anew(node, "Or", expressions=found) if len(found) > 1 else found[0])
+
+
 def held_as_double(node: Node) -> Node:
     """A whole number that PostgreSQL holds in a double: FLOOR leaves it as it is, and tells the reader so."""
     return anew(node, "Floor", this=node)

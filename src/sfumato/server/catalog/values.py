@@ -328,7 +328,10 @@ def _from_text(text: str, oid: int) -> Any:
                 raise ValueError
             return number
         case 1082:
-            return datetime.date.fromisoformat(text.split()[0])
+            day, _, time = text.replace("T", " ").partition(" ")
+            if re.search(r"[1-9]", re.split(r"[Z+-]", time)[0]):  # it would be lost
+                raise ValueError
+            return datetime.date.fromisoformat(day)
         case 1114:  # without a zone: one that is given does not count
             return datetime.datetime.fromisoformat(_rounded(text)).replace(tzinfo=None)
         case 1184:

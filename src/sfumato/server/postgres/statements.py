@@ -278,13 +278,16 @@ class Statements:
         assert self.caller is not None
         _check_given(sql, values)
         self.desk.admit(self.caller)
+        changes = _configured(found, values)
 
         def looked() -> tuple[list[ResultField], list[Any]]:
             lookup, query = self._compiled(sql, found, prepared.types)
             return query.fields, list(lookup.run(query, values))
 
         fields_found, rows = await self.desk.look(self.caller, looked)
-        self._config(sql, values)
+        for name, value, is_local in changes:
+            here = is_local and self.state != b"I"
+            self._tell((self.knobs.set_local if here else self.knobs.set)(name, value))
         return Result(f"SELECT {len(rows)}", fields_found, rows, count=len(rows))
 
     def _compiled(self, sql: str, found: Node, types: list[int]) -> tuple[Lookup, CatalogQuery]:
@@ -298,14 +301,6 @@ class Statements:
         if self._catalog is None or self._catalog[0] != key:
             self._catalog = (key, catalogs.of(policy, self.caller.person.name, settings))
         return self._catalog[1]
-
-    def _config(self, sql: str, values: list[Any]) -> None:
-        """SELECT set_config('name', 'value', false) is a SET."""
-        given = r"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|\$(\d+))\s*,\s*(\w+)"
-        if (found := re.search(given, sql)) is not None:
-            value = found[2] if found[3] is None else str(values[int(found[3]) - 1])
-            local = found[4].lower() in ("true", "t") and self.state != b"I"
-            self._tell((self.knobs.set_local if local else self.knobs.set)(found[1], value))
 
     def _tell(self, changed: list[tuple[str, str]]) -> None:
         """Tell the client of settings that it wants to know."""
@@ -637,6 +632,29 @@ def fits(found: list[ResultField] | None, described: list[ResultField] | None) -
         a.name == b.name and (a.oid == b.oid or (a.oid, b.oid) == (INT8, FLOAT8))
         for a, b in zip(found, described, strict=True)
     )
+
+
+def _configured(tree: Node, values: list[Any]) -> list[tuple[str, str, bool]]:
+    """SELECT set_config('name', 'value', false) is a SET: what it sets, and whether locally."""
+    calls = [each for each in tree.walk() if each.kind == "Anonymous" and each.name.lower() == "set_config"]
+    items = [each.this if each.kind == "Alias" else each for each in tree.nodes()]
+    is_plain = not any(tree.get(name) is not None for name in ("from_", "where", "having", "limit"))
+    found = []
+    for call in calls:
+        given = call.nodes()
+        told = [each.text() if each.kind == "Literal" else "" for each in given[:2]]
+        if len(given) == 3 and given[1].kind == "Placeholder" and given[1].name.isdecimal():
+            told[1] = str(values[int(given[1].name) - 1])
+        local = str(given[2].arguments.get("this")).lower() if len(given) == 3 else ""
+        is_known = len(told) == 2 and told[0] and local in ("true", "t", "false", "f")
+        if is_known and is_plain and any(call is each for each in items):
+            found.append((told[0], told[1], local in ("true", "t")))
+        elif not told or not told[0] or told[0].lower().startswith("sfumato"):
+            problem = "set_config is not supported in this place"
+            raise StatementRefused(
+                "0A000", problem, "Write: SELECT set_config('name', 'value', false), or SET."
+            )
+    return found
 
 
 _OF_TYPE: dict[str, int] = {
