@@ -18,7 +18,8 @@ from sfumato.queries.statement import parse
 if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
 
-OURS = {"COUNT_IF",   # words of SQL that a message may use though the text does not
+OURS = {
+    "COUNT_IF",  # words of SQL that a message may use though the text does not
     *("SELECT", "SQL", "YOUR_TABLE", "COUNT", "FROM", "CAST", "LEADING", "TRAILING", "BOTH", "ARRAY", "NULL"),
     *("TRUE", "FALSE", "STRUCT", "POWER", "NOT", "RANDOM", "TRY_CAST", "ORDER", "QUALIFY", "OFFSET", "ANY"),
     *(

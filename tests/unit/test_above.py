@@ -475,3 +475,99 @@ def test_intervals_of_what_is_made_hold_what_it_would_be_without_noise(db: Datab
                     missed[name] += not row[f"{name}_low"] <= float(value) <= row[f"{name}_high"]
     assert max(missed.values()) <= MOST_MISSED, missed
     assert max(missed.values()) > 0, missed  # it can fail
+
+
+DAYS = "SELECT day, COUNT(*) AS n FROM sales GROUP BY day"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT day, n FROM ({DAYS} ORDER BY n DESC) LIMIT 1",
+        f"SELECT day, n FROM (SELECT * FROM ({DAYS} ORDER BY n DESC) AS a) AS b LIMIT 3 OFFSET 1",
+        "SELECT n, day FROM (SELECT day, kind, COUNT(*) AS n FROM sales GROUP BY day, kind) GROUP BY n, day "
+        "LIMIT 1",
+        "SELECT SUM(n) AS s, day FROM (SELECT day, kind, COUNT(*) AS n FROM sales GROUP BY day, kind) "
+        "GROUP BY day LIMIT 1",
+        f"WITH m AS ({DAYS}) SELECT day, n FROM m, (VALUES ((SELECT day FROM ({DAYS}) ORDER BY n DESC "
+        "LIMIT 1))) AS v(x) WHERE day = x",
+        f"WITH m AS ({DAYS}) SELECT n FROM m, "
+        f"generate_series(1, (SELECT CAST(MAX(n) AS INTEGER) FROM ({DAYS}))) AS t(g)",
+    ],
+)
+def test_what_noise_puts_first_is_selected(db: Database, sql: str) -> None:
+    """Then intervals hold for all rows at once: for one of them they would be missed two times in three."""
+    outer = db.sql(sql, epsilon="1").plan.outer
+    assert outer is not None
+    assert outer.query.selected
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT day, n FROM (SELECT day, n, ROW_NUMBER() OVER () AS r "
+        f"FROM ({DAYS} ORDER BY n DESC)) WHERE r = 1",
+        f"SELECT FIRST(day) AS d FROM ({DAYS} ORDER BY n DESC)",
+    ],
+)
+def test_where_other_rows_count_an_order_below_means_nothing(db: Database, sql: str) -> None:
+    outer = db.sql(sql, epsilon="1").plan.outer
+    assert outer is not None
+    assert "ORDER BY c1" not in apart.printed(outer.query)
+    assert "DESC" not in apart.printed(outer.query)
+
+
+def test_the_order_of_inner_questions_is_no_matter(db: Database) -> None:
+    one = "(SELECT region, COUNT(*) AS n FROM sales GROUP BY region)"
+    two = "(SELECT region, SUM(price) AS n FROM sales GROUP BY region)"
+    first = db.sql(
+        f"SELECT a.region, a.n - b.n AS d FROM {one} AS a JOIN {two} AS b USING (region)", epsilon="1"
+    ).release()
+    spent = db.budget.spent.amount
+    second = db.sql(
+        f"SELECT a.region, a.n - b.n AS d FROM {two} AS b JOIN {one} AS a USING (region)", epsilon="1"
+    ).release()
+    assert db.budget.spent.amount == spent
+    shown = [{row["region"]: row["d"] for row in each.rows()} for each in (first, second)]
+    assert shown[0] == shown[1]
+
+
+def test_what_would_take_too_long_to_plan_is_refused(db: Database) -> None:
+    with pytest.raises(QueryRefused, match="too often"):
+        db.sql(
+            f"WITH c0 AS ({DAYS}), "
+            + ", ".join(f"c{i + 1} AS (SELECT x.day FROM c{i} x, c{i} y)" for i in range(23))
+            + " SELECT day FROM c23",
+            epsilon="1",
+        )
+    with pytest.raises(QueryRefused, match="more than 32 questions"):
+        db.sql(
+            "SELECT "
+            + ", ".join(f"(SELECT COUNT(*) FROM sales WHERE amount < {i})" for i in range(40))
+            + f" FROM ({DAYS})",
+            epsilon="1",
+        )
+    deep = "n IN (1)"
+    for _ in range(24):
+        deep = f"({deep} IN (TRUE))"
+    assert db.sql(
+        f"SELECT region, {deep} AS b FROM (SELECT region, COUNT(*) AS n FROM sales GROUP BY region)",
+        epsilon="1",
+    )
+
+
+def test_a_series_that_is_too_long_is_never_cut(db: Database) -> None:
+    sql = (
+        "SELECT COUNT(*) FROM (SELECT region, COUNT(*) AS n FROM sales GROUP BY region) AS m, "
+        "generate_series(1, 300000) AS t(g)"
+    )
+    (row,) = db.sql(sql, epsilon="1").release().rows()
+    assert row["count"] == 900_000
+
+
+def test_a_public_table_is_found_where_it_is_listed(db: Database) -> None:
+    sql = (
+        "SELECT region, n, x FROM (SELECT region, COUNT(*) AS n FROM sales GROUP BY region) AS m, "
+        "(VALUES ((SELECT MAX(size) FROM regions, (SELECT 1) AS z))) AS v(x)"
+    )
+    assert {row["x"] for row in db.sql(sql, epsilon="1").release().rows()} == {5}

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sfumato.sources.source import Source
 
 MOST_INTERVALS = 200_000  # parts of intervals that are computed for a query
+MOST_ADDED = 2_000_000  # numbers that are added up for the intervals of sums
 MOST_PUBLIC_ROWS = 100_000  # of a public table beside released rows
 Vector = tuple[tuple[int, ...], ...]
 Row = tuple[Any, ...]
@@ -121,6 +122,7 @@ class NoiseBelow:
     def __init__(self, below: Sequence[Below]) -> None:
         self.below = below
         self._readers: dict[tuple[int, int, int, Fraction], tuple[Expression, Reader]] = {}
+        self.added = 0  # numbers of rows that were added up
 
     def ends(self, trace: Trace, hidden: Row, tail: Fraction) -> Ends:
         """Ends that miss the noiseless value with probability at most `tail`."""
@@ -167,12 +169,12 @@ class NoiseBelow:
             reader = self._reader(atom, below.times[row], tail)
             return reader(below.vectors[row])
         rows = _listed(hidden, atom.place)
-        if not rows:  # a sum over no rows has no value
+        self.added += len(rows)
+        # a sum over no rows has no value; the same noise may be in it several times; or it takes too long
+        if not rows or len(set(rows)) < len(rows) or below.plan.sets or self.added > MOST_ADDED:
             return WHOLE
         vectors = [below.vectors[row] for row in rows]
         total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*vectors, strict=True))
-        if len(set(rows)) < len(rows) or below.plan.sets:
-            return WHOLE  # the same noise several times
         return self._reader(atom, len(rows), tail)(total)
 
     def _reader(self, atom: Atom, times: int, tail: Fraction) -> Reader:

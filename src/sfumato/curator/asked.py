@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,6 +39,12 @@ class Stored:
     receipt: Receipt
     parts: tuple[tuple[Plan, Calibration], ...]
     drawn: Draw
+
+    def sorted_by(self, order: Sequence[int]) -> Stored:
+        """The same with its parts in another order."""
+        ends = list(itertools.accumulate((len(query.steps) for _, query in self.parts), initial=0))
+        drawn = [each for i in order for each in self.drawn[ends[i] : ends[i + 1]]]
+        return Stored(self.receipt, tuple(self.parts[i] for i in order), tuple(drawn))
 
 
 class AskedPart(Protocol):
@@ -227,6 +234,23 @@ class Asked(ABC):
     def _stored(self, kept: Kept, plans: list[Plan]) -> Stored:
         paid = [kept.receipt.price] if len(plans) == 1 else self.prices
         return Stored(kept.receipt, _parted(plans, kept.spend, paid), kept.drawn)
+
+    def stored_or_as(
+        self, other: Asked | None, order: Sequence[int], version: int | None = None
+    ) -> Stored | None:
+        """What is stored for it, or for the same questions in another order."""
+        if (found := Asked.stored(self, version)) is not None or other is None:
+            return found
+        found = Asked.stored(other, version)
+        return None if found is None else found.sorted_by(order)
+
+    def answered_or_as(self, other: Asked | None, order: Sequence[int]) -> Stored:
+        """The same, and paid for if nothing is: unless it was in the other order, and nothing stored."""
+        if (found := self.stored_or_as(other, order)) is not None:
+            return found
+        if other is not None and other._waiting()[1] is not None:
+            return Asked.answered(other).sorted_by(order)
+        return Asked.answered(self)
 
     def answered(self) -> Stored:
         """What is stored for it; else it is paid for, run and drawn now (`path`)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.curator import names, repairs, texts
-from sfumato.curator.asked import Asked, shown
+from sfumato.curator.asked import Asked, Stored, shown
 from sfumato.curator.question import check_delta
 from sfumato.curator.release import Releases
 from sfumato.errors import InvalidParameter
@@ -38,6 +38,7 @@ class Batch(Asked):
     database: Keeper
     together: tuple[Question, ...]
     delta: Fraction  # that all of them take
+    is_sorted: bool = False  # whether they are charged in the order of their names, as those of one text are
 
     @classmethod
     def of(cls, keeper: Keeper, questions: Iterable[Question], delta: Number | None) -> Batch:
@@ -68,7 +69,9 @@ class Batch(Asked):
     @property
     def questions(self) -> tuple[Question, ...]:
         """Its questions, in their order."""
-        return self.together
+        if not self.is_sorted:
+            return self.together
+        return tuple(self.together[i] for i in names.order(self.together))
 
     @property
     def slack(self) -> Fraction:
@@ -109,6 +112,22 @@ class Batch(Asked):
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
         return former.batch([self.database.names.former(plan) for plan in plans])
+
+    @property
+    def _as_one_text(self) -> tuple[Batch | None, tuple[int, ...]]:
+        """The same as it is charged where one text asks all of it; and where each question stands there."""
+        order = names.order(self.together)
+        back = tuple(order.index(i) for i in range(len(order)))
+        is_same = self.is_sorted or order == tuple(range(len(order)))
+        return (None if is_same else replace(self, is_sorted=True)), back
+
+    def stored(self, version: int | None = None) -> Stored | None:
+        """What is stored for it, about the data as they are or as they were."""
+        return self.stored_or_as(*self._as_one_text, version)
+
+    def answered(self) -> Stored:
+        """What is stored for it; else it is paid for, run and drawn now."""
+        return self.answered_or_as(*self._as_one_text)
 
     def kept(self, *, version: int | None = None) -> Releases | None:
         """The stored releases that answer the batch, about the data as they are or as they were; free."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sfumato.queries import former, forms, notation
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
+
+
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def key(self) -> str:
+        """The name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,11 @@ class Names:
     def former(self, plan: Plan) -> str:
         """What a question was called, with the caps it had."""
         return former.question(plan, self.formerly)
+
+
+def order(questions: Sequence[Named]) -> tuple[int, ...]:
+    """The places of questions in the order of their names."""
+    return tuple(sorted(range(len(questions)), key=lambda i: questions[i].key))
 
 
 def batch(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

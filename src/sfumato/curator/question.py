@@ -263,6 +263,7 @@ class Joint(Question):
     """
 
     parts: tuple[Question, ...] = ()
+    is_sorted: bool = True  # whether they are charged in the order of their names, wherever they are named
 
     def __post_init__(self) -> None:
         if any(each.database is not self.database for each in self.parts):
@@ -271,7 +272,22 @@ class Joint(Question):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        return self.parts
+        return tuple(self.parts[i] for i in self._order)
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        return names.order(self.parts) if self.is_sorted else tuple(range(len(self.parts)))
+
+    @property
+    def _as_named(self) -> Joint | None:
+        """The same, as it was charged before there was an order."""
+        return replace(self, is_sorted=False) if self.is_sorted else None
+
+    def stored(self, version: int | None = None) -> Stored | None:
+        return self.stored_or_as(self._as_named, self._order, version)
+
+    def answered(self) -> Stored:
+        return self.answered_or_as(self._as_named, self._order)
 
     @property
     def is_free(self) -> bool:
@@ -292,10 +308,10 @@ class Joint(Question):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return names.batch([each.keys for each in self.parts])
+        return names.batch([each.keys for each in self.questions])
 
     def keys_of(self, reading: int) -> tuple[str, ...]:
-        return names.batch([each.keys_of(reading) for each in self.parts])
+        return names.batch([each.keys_of(reading) for each in self.questions])
 
     def formerly(self, plans: Sequence[Plan]) -> str:
         return former.batch([self.database.names.former(plan) for plan in plans])
@@ -312,8 +328,9 @@ class Joint(Question):
         stored = self.stored()
         parts = [each._explained(None) for each in self.parts]
         if stored is not None:
-            kept = zip(self.parts, stored.parts, strict=True)
-            parts = [each._explained(Stored(stored.receipt, (part,), ())) for each, part in kept]
+            kept = zip(self.questions, stored.parts, strict=True)
+            by_name = [each._explained(Stored(stored.receipt, (part,), ())) for each, part in kept]
+            parts = [by_name[self._order.index(i)] for i in range(len(self.parts))]
         query = self.query
         return replace(
             parts[0],
@@ -328,7 +345,8 @@ class Joint(Question):
         )
 
     def _shown(self, stored: Stored) -> Release:
-        first, *others = shown(self.database, stored)
+        by_name = shown(self.database, stored)
+        first, *others = [by_name[self._order.index(i)] for i in range(len(self.parts))]
         whole = replace(first, plan=self.plan, beside=tuple(others), together=stored.receipt.price)
         return self._beside_public(whole)
 
@@ -339,7 +357,10 @@ def joint(keeper: Keeper, statement: Statement, policy: Policy, spend: Guarantee
     share = Fraction(math.floor(spend.amount / count * FINEST), FINEST)
     delta = Fraction(math.floor(spend.delta / count * FINEST_DELTA), FINEST_DELTA)
     each = spend.of(share, delta)
-    parts = tuple(asked(keeper, replace(statement, part=i), policy, each) for i in range(len(plan.all)))
+    parts = tuple(
+        asked(keeper, replace(statement, part=i), policy, each, plan=replace(one, outer=None, beside=()))
+        for i, one in enumerate(plan.all)
+    )
     first = parts[0]
     return Joint(
         keeper, statement.sql, plan, first.query, first.derivations, first.compiled,
@@ -353,9 +374,10 @@ def asked(
     policy: Policy,
     spend: Guarantee,
     tuned_for: Guarantee | None = None,
+    plan: Plan | None = None,
 ) -> Question:
     """A question under a policy. What cannot be answered is refused here: free, and no row is read."""
-    first = plan = statement.plan(policy, keeper.measuring)
+    first = plan = plan or statement.plan(policy, keeper.measuring)
     if plan.outer is not None:
         check_above(plan, statement.written, keeper.source)
     if plan.beside:

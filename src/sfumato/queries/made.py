@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MadeKind = Literal["integer", "number", "text", "boolean", "date", "timestamp", "interval", "null"]
 
 MOST_DIGITS = 1_000  # bits of a number without noise; with more there is no interval
+MOST_WRITTEN_OUT = 1_000  # queries that one becomes, where those of WITH are written out
 MOST_TRACED = 50  # parts of what is known of the noise of a value; hidden columns of a query
 
 # What is known of the noise ------------------------------------------------------------------------------
@@ -342,13 +343,53 @@ MadeQuery = ShownRows | PublicRows | ListedRows | MadeSelect | MadeUnion
 
 def is_partial(query: MadeQuery) -> bool:
     """Whether released numbers decided which groups it is made of: sums over them leave the others out."""
-    match query:
-        case ShownRows(partial=partial):
-            return partial
-        case MadeSelect(sources=sources):
-            return any(is_partial(each.body) for each in sources)
-        case MadeUnion(parts=parts):
-            return any(map(is_partial, parts))
+    return any(isinstance(each, ShownRows) and each.partial for each in queries_in(query))
+
+
+def queries_in(query: MadeQuery) -> Iterator[MadeQuery]:
+    """The queries that it takes its rows from, and itself, each once."""
+    seen: set[int] = set()
+    waiting = [query]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            match each:
+                case MadeSelect(sources=sources):
+                    waiting += [source.body for source in sources]
+                case MadeUnion(parts=parts):
+                    waiting += parts
+
+
+def written_out(query: MadeQuery) -> int:
+    """How many queries it becomes where an engine writes those of WITH out, wherever they are named."""
+    sizes: dict[int, int] = {}
+    for each in reversed(list(queries_in(query))):
+        _size(each, sizes)
+    return _size(query, sizes)
+
+
+def _size(query: MadeQuery, sizes: dict[int, int]) -> int:
+    if id(query) not in sizes:
+        match query:
+            case MadeSelect(sources=sources):
+                sizes[id(query)] = 1 + sum(_size(each.body, sizes) for each in sources)
+            case MadeUnion(parts=parts):
+                sizes[id(query)] = 1 + sum(_size(each, sizes) for each in parts)
+            case _:
+                sizes[id(query)] = 1
+    return sizes[id(query)]
+
+
+def is_sorted_by_noise(query: MadeQuery) -> bool:
+    """Whether released numbers decide the order in which its rows come."""
+    while isinstance(query, MadeSelect):
+        if any(each.by.noisy for each in query.order):
+            return True
+        if len(query.sources) != 1:
+            return False
+        query = query.sources[0].body
     return False
 
 
@@ -372,6 +413,8 @@ def public_rows(query: MadeQuery) -> list[PublicRows]:
                 waiting += [order.by for order in each.order]
             case MadeUnion():
                 waiting += each.parts
+            case ListedRows():
+                waiting += [value for row in each.rows for value in row]
             case Made():
                 waiting += [*each.parts, each.query]
     return [found[name] for name in sorted(found)]

@@ -117,10 +117,15 @@ def _one_each(node: Node) -> Node:
     on = None if distinct is None else distinct.get("on")
     if on is None or node.get("qualify") is not None or node.nodes("windows"):
         return node
-    keys = on.nodes() if on.kind == "Tuple" else [bare(on)]
-    order = node.get("order")
-    sorted_ = [each.this for each in order.nodes()] if order is not None else []
-    if any(not _is_told(each, node) for each in [*keys, *sorted_]):
+    names = {each.alias.lower(): each.this for each in node.nodes() if each.kind == "Alias"}
+    keys = [_meant(each, names) for each in (on.nodes() if on.kind == "Tuple" else [bare(on)])]
+    if (order := node.get("order")) is not None:
+        by = [altered(each, this=_meant(each.this, names)) for each in order.nodes()]
+        order = altered(order, expressions=by)
+    if any(
+        not _is_told(each, names)
+        for each in [*keys, *(each.this for each in (order.nodes() if order is not None else []))]
+    ):
         return node
     number = anew(node, "Window", this=anew(node, "RowNumber"), partition_by=keys)
     if order is not None:
@@ -131,18 +136,22 @@ def _one_each(node: Node) -> Node:
     return altered(node, distinct=None, qualify=anew(node, "Qualify", this=first))
 
 
-def _is_told(node: Node, select: Node) -> bool:
-    """Whether it is an expression of columns: no position, and no name that SELECT gives to another one."""
-    if bare(node).kind in ("Literal", "Neg"):
+def _meant(node: Node, names: dict[str, Node]) -> Node:
+    """What a name alone stands for: a result called so, before a column."""
+    inner = bare(node)
+    is_name = inner.kind == "Column" and inner.get("table") is None
+    return names.get(inner.name.lower(), node) if is_name else node
+
+
+def _is_told(node: Node, names: dict[str, Node]) -> bool:
+    """Whether it is an expression of columns: no position, and with no name of a result in it, which would be
+    another column there."""
+    inner = bare(node)
+    if inner.kind in ("Literal", "Neg"):
         return False
-    names = {each.alias.lower(): each.this for each in select.nodes() if each.kind == "Alias"}
-    columns = [each for each in node.walk() if each.kind == "Column" and each.get("table") is None]
-    return all(
-        names[each.name.lower()].kind == "Column"
-        and names[each.name.lower()].name.lower() == each.name.lower()
-        for each in columns
-        if each.name.lower() in names
-    )
+    is_result = any(inner is bare(each) for each in names.values())
+    columns = [each for each in inner.walk() if each.kind == "Column" and each.get("table") is None]
+    return inner.kind == "Column" or is_result or not any(each.name.lower() in names for each in columns)
 
 
 def _told(node: Node) -> object:

@@ -17,6 +17,7 @@ from sfumato.queries.asking import Asking
 from sfumato.queries.joins import NESTED, ONE_BY_ONE, is_comma
 from sfumato.queries.made import (
     MOST_TRACED,
+    MOST_WRITTEN_OUT,
     Atom,
     ListedRows,
     Made,
@@ -31,9 +32,11 @@ from sfumato.queries.made import (
     is_added,
     is_of_others,
     is_partial,
+    is_sorted_by_noise,
     moved,
     places_of,
     small,
+    written_out,
 )
 from sfumato.queries.madewords import wider
 from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from sfumato.queries.made import MadeKind, MadeQuery
     from sfumato.queries.plan import Plan
 
+MOST_QUESTIONS = 32  # that one text asks
 Level = Literal["people", "public", "released", "listed"]
 _SETS: dict[str, Any] = {"Union": "UNION", "Intersect": "INTERSECT", "Except": "EXCEPT"}
 _JOINS: dict[str, Any] = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
@@ -90,6 +94,9 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
         text.refuse(
             tree, "the query asks nothing about the tables", "Ask for example: SELECT COUNT(*) FROM t"
         )
+    if written_out(query) > MOST_WRITTEN_OUT:
+        told = "the parts of WITH name each other too often"
+        text.refuse(tree, told, "Name each of them a few times.")
     first, *others = splitter.questions
     if part is not None:
         return splitter.questions[part]
@@ -106,6 +113,7 @@ class Splitter:
     questions: list[Plan] = field(default_factory=list)
     levels: dict[int, Level] = field(default_factory=dict)  # of nodes, by identity
     made: dict[int, MadeQuery] = field(default_factory=dict)  # of what WITH names, by identity
+    flat: dict[int, tuple[MadeQuery, MadeQuery]] = field(default_factory=dict)  # without their order
     aliases: itertools.count[int] = field(default_factory=itertools.count)
     top: Node | None = None  # what is shown
 
@@ -282,6 +290,9 @@ class Splitter:
         for number, each in enumerate(self.questions):
             if replace(each, measures=(), outputs=()) == replace(plan, measures=(), outputs=()):
                 return number
+        if len(self.questions) == MOST_QUESTIONS:
+            told = f"this asks more than {MOST_QUESTIONS} questions at once"
+            self.text.refuse(self.top or Node(""), told, "Ask for all numbers in one GROUP BY, or ask twice.")
         self.questions.append(plan)
         return len(self.questions) - 1
 
@@ -454,7 +465,8 @@ class Splitter:
             )
         columns = []
         for i, column in enumerate(zip(*rows, strict=True)):
-            columns.append(MadeColumn(f"col{i}", reader.alike(list(column), node)))
+            noisy = any(each.noisy for each in column)
+            columns.append(MadeColumn(f"col{i}", reader.alike(list(column), node), noisy))
         return ListedRows(tuple(rows), tuple(columns))
 
     def series(self, node: Node, alias: str) -> MadeQuery:
@@ -470,7 +482,9 @@ class Splitter:
         if node.arguments.get("is_end_exclusive"):
             self.text.refuse(node, "RANGE is not supported here", "Write: generate_series(1, 12)")
         gives: MadeKind = "integer" if kind == "integer" else "timestamp"
-        return ListedRows((tuple(parts),), (MadeColumn(alias or "generate_series", gives),), is_series=True)
+        noisy = any(each.noisy for each in parts)
+        column = MadeColumn(alias or "generate_series", gives, noisy)
+        return ListedRows((tuple(parts),), (column,), is_series=True, selected=noisy)
 
     # SELECT -------------------------------------------------------------------------------------------
 
@@ -523,8 +537,14 @@ class Splitter:
         order = reader.ordered(select.get("order"), after, tuple(items))
         limit, offset = self.limits(select)
         cuts = limit is not None or offset is not None
-        selected = selected or (cuts and any(each.by.noisy for each in order))
         distinct = bool(select.arguments.get("distinct"))
+        is_plain = not (is_grouped or distinct or len(sources) > 1 or any(map(_looks_around, items)))
+        if not is_plain or qualify is not None:  # an order below means nothing there
+            sources = tuple(replace(each, body=self.unsorted(each.body)) for each in sources)
+        by_noise = [each.by.noisy for each in order] + [is_sorted_by_noise(each.body) for each in sources]
+        if not order and (is_grouped or distinct):  # whatever comes first then
+            by_noise += [made.noisy for _, made in items]
+        selected = selected or (cuts and any(by_noise))
         if (
             distinct
             and isinstance(select.arguments["distinct"], Node)
@@ -539,6 +559,21 @@ class Splitter:
             columns, tuple(made for _, made in items), rows, sources, where, keys, having, qualify,
             order, limit, offset, distinct, selected, is_grouped and group is None,
         )  # fmt: skip
+
+    def unsorted(self, query: MadeQuery) -> MadeQuery:
+        """The same rows in no order of their own; which ones there are stays as it is."""
+        if not isinstance(query, MadeSelect) or query.limit is not None or query.offset is not None:
+            return query
+        if id(query) not in self.flat:
+            sources = query.sources
+            if len(sources) == 1:
+                sources = (replace(sources[0], body=self.unsorted(sources[0].body)),)
+            is_same = not query.order and all(
+                a.body is b.body for a, b in zip(sources, query.sources, strict=True)
+            )
+            found = query if is_same else replace(query, order=(), sources=sources)
+            self.flat[id(query)] = query, found
+        return self.flat[id(query)][1]
 
     def columns(
         self, items: list[tuple[str, Made]], selected: bool, distinct: bool, is_grouped: bool
@@ -681,7 +716,7 @@ class Splitter:
             if self.level(each, named) == "people":
                 told = "a part of this query is about single rows of people"
                 self.text.refuse(each, told, "Aggregate in each part.")
-            parts.append(self.query(each, named))
+            parts.append(self.unsorted(self.query(each, named)))
         distinct = bool(node.arguments.get("distinct"))
         how: Any = _SETS[node.kind] + ("" if distinct or node.kind != "Union" else " ALL")
         if not distinct and node.kind != "Union":
@@ -724,6 +759,12 @@ class Splitter:
             tuple(columns), tuple(made for _, made in items), rows, (MadeSource(inside, found),),
             order=order, limit=limit, offset=offset, selected=selected or is_cut,
         )  # fmt: skip
+
+
+def _looks_around(item: tuple[str, Made]) -> bool:
+    """Whether other rows count in a value."""
+    made = item[1]
+    return made.over is not None or any(_looks_around(("", each)) for each in made.parts)
 
 
 def _named_apart(items: list[tuple[str, Made]], *, is_last: bool) -> list[tuple[str, Made]]:

@@ -291,7 +291,7 @@ class _MadePrinter:
             given = ", ".join(
                 self.cast(each, kind) if each.kind != "interval" else self.value(each) for each in parts
             )
-            return f"SELECT c0 FROM generate_series({given}) AS g(c0) LIMIT {MOST_MADE_ROWS + 1}"
+            return f"SELECT c0 FROM generate_series({given}) AS g(c0)"
         kinds = [_TYPES[column.kind] for column in query.columns]
         rows = []
         for row in query.rows:
@@ -341,7 +341,8 @@ class _MadePrinter:
             first = query.sources[0]
             order += [f"{first.alias}.r0"] if isinstance(first.body, ShownRows) else []
         elif is_last and not order:
-            order = [str(i + 1) for i in range(len(query.items))]
+            places = sorted(range(len(query.items)), key=lambda i: query.items[i].noisy)
+            order = [str(i + 1) for i in places]
         if order:
             parts.append(f"ORDER BY {', '.join(order)}")
         if query.limit is not None:
@@ -427,6 +428,10 @@ class _MadePrinter:
             else self.value(each)
             for each in parts
         ]
+
+    def among(self, made: Made) -> str:
+        first, *others = self.alike(made.parts)
+        return f"({first} IN ({', '.join(others)}))"
 
     def call(self, made: Made) -> str:
         """A function that is called as it is."""
@@ -530,7 +535,7 @@ _PRINTED: dict[str, Any] = {
     "compare exactly": _two("(TRY_CAST({} AS DECIMAL(38, 9)) {sign} TRY_CAST({} AS DECIMAL(38, 9)))"),
     "like": _two("({} {sign} {})"),
     "between": _two("({} BETWEEN {} AND {})"),
-    "in": lambda p, made: "({} IN ({}))".format(p.alike(made.parts)[0], ", ".join(p.alike(made.parts)[1:])),
+    "in": _MadePrinter.among,
     "and": lambda p, made: f"({' AND '.join(map(p.value, made.parts))})",
     "or": lambda p, made: f"({' OR '.join(map(p.value, made.parts))})",
     "not": lambda p, made: f"(NOT {p.value(made.parts[0])})",
