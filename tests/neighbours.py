@@ -473,16 +473,16 @@ class Star:
 class _Schemas(DuckDB):
     """Many databases in one file, a schema each: a hundred engines would take a minute to open."""
 
-    schema_name = "main"
+    _schema = "main"
 
     def at(self, schema: str) -> None:
         """Ask this one from now on; cursors of another are not used again."""
-        self.schema_name = schema
+        self._schema = schema
         self._idle.close()
 
     def _cursor(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         cursor = super()._cursor(plain=plain)
-        cursor.execute(f"USE {self.schema_name}")
+        cursor.execute(f"USE {self._schema}")
         return cursor
 
 

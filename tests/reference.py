@@ -111,7 +111,7 @@ class Referred(Neighbourhood):
 
     def read(self, schema: str) -> Tables:
         """The tables of a database."""
-        self._source.schema_name = self.prefix + schema
+        self._source.at(self.prefix + schema)
         if schema not in self.tables:
             listed = [table.name for table in self.policy.tables]
             self.tables[schema] = tables_of(self._source._cursor(), listed)

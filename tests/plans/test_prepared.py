@@ -94,7 +94,8 @@ def same_as_tables(homes: Neighbourhood, sql: str) -> None:
 
 def answered(homes: Neighbourhood, plan: Plan, schema: str, prefix: str) -> object:
     source = homes._source
-    copy, source.schema_name = source.copy, prefix + schema
+    copy = source.copy
+    source.at(prefix + schema)
     try:
         source.copy = copy if prefix else None
         return unseal(source.run(source.compile(plan)))

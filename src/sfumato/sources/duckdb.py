@@ -76,7 +76,6 @@ class DuckDB:
         self._engine: duckdb.DuckDBPyConnection | None = None
         self._plain: duckdb.DuckDBPyConnection | None = None
         self._idle = IdleCursors()  # of the engine
-        self._idle = IdleCursors()
         self._inherited: list[object] = []
         self._alike: dict[tuple[str, str], int] = {}  # of public tables
         self._cursor()
