@@ -42,7 +42,8 @@ from benchmarks.peers_sql import PEERS, Peer, asked
 import sfumato as sf
 from sfumato.curator.drawing import drawn
 from sfumato.exact.secret import unseal
-from sfumato.sources.duckdb import prepare, read, source_of
+from sfumato.sources.duckdb import prepare, read
+from sfumato.sources.opened import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 from tests.support import answer, engine
 
 import sfumato as sf
-from sfumato.errors import SourceError
+from sfumato.cli.main import main
+from sfumato.errors import NotRead, SourceError
 from sfumato.queries import forms
 from sfumato.queries import policy as policies
+from sfumato.server.desk.deadlines import deadline
 from sfumato.sources import prepare as writing
 from sfumato.sources.duckdb import prepare, read
 
@@ -376,3 +379,100 @@ def test_parquet_can_be_prepared(tmp_path: Path) -> None:
     for sql in QUESTIONS[:-1]:
         assert answer(copied.sql(sql, epsilon=1)) == answer(tables.sql(sql, epsilon=1)), sql
     assert forms.policy(replace(declared, prepared=None)) == forms.policy(declared)
+
+
+def automatic(policy: Path) -> Path:
+    policy.write_text(policy.read_text(encoding="utf-8").replace('"copy.duckdb"', '"auto"'), encoding="utf-8")
+    return policy.with_name("shop.prepared.duckdb")
+
+
+def test_an_automatic_copy_is_put_in_place_when_the_data_change_and_says_the_same(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    target = automatic(policy)
+    db = sf.open(policy)
+    before = [answer(db.sql(sql, epsilon=1)) for sql in QUESTIONS[:-1]]
+    assert db.source.copy is None
+    asked = db.sql(QUESTIONS[0], epsilon=1)
+    db.data_changed()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with pytest.raises(SourceError, match="Open it again"):
+        asked.release()
+    spent, again = db.ledger.spent, sf.open(policy)
+    assert again.source.copy is not None
+    assert [answer(again.sql(sql, epsilon=1)) for sql in QUESTIONS[:-1]] == before
+    assert again.ledger.spent == spent
+    again.sql(QUESTIONS[0], epsilon=1).release()
+
+
+def test_whether_there_is_an_automatic_copy_changes_no_message_and_no_deadline(tmp_path: Path) -> None:
+    told = []
+    for name in ("with", "without"):
+        folder = tmp_path / name
+        folder.mkdir()
+        policy = shop(folder)
+        automatic(policy)
+        sf.open(policy).data_changed(copy=name == "with")
+        db = sf.open(policy)
+        assert (db.source.copy is not None) == (name == "with")
+        question = db.sql(QUESTIONS[1], epsilon=1)
+        due = deadline(question.plan, db.policy, alike=db.alike)
+        os.utime(folder / "shop.duckdb", ns=(1, 1))
+        with pytest.raises(SourceError) as changed:
+            question.release()
+        assert sf.open(policy).source.copy is None  # it is of other data now
+        (folder / "shop.duckdb").unlink()
+        with pytest.raises(SourceError) as gone:
+            sf.open(policy)
+        told.append((due, *(str(each.value).replace(str(folder), "") for each in (changed, gone))))
+    assert told[0] == told[1]
+
+
+def test_an_automatic_copy_that_is_broken_or_of_another_policy_is_passed_over(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    target = automatic(policy)
+    sf.open(policy).data_changed()
+    text = policy.read_text(encoding="utf-8")
+    policy.write_text(text.replace("high = 90", "high = 80"), encoding="utf-8")
+    assert sf.open(policy).source.copy is None
+    policy.write_text(text, encoding="utf-8")
+    assert sf.open(policy).source.copy is not None
+    target.write_bytes(b"nothing of DuckDB's")
+    db = sf.open(policy)
+    assert db.source.copy is None
+    before = db.ledger.data_version
+    with pytest.raises(SourceError, match="another file is in its place"):
+        db.data_changed()
+    assert db.ledger.data_version == before  # nothing is recorded either
+    target.unlink()
+    db.data_changed()
+    assert db.ledger.data_version == before + 1
+
+
+def test_files_are_read_through_whether_or_not_there_is_an_automatic_copy(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    (tmp_path / "files").mkdir()
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        for table in ("orders", "lines", "shelves", "kinds"):
+            connection.execute(f"COPY {table} TO '{tmp_path / 'files' / table}.parquet'")
+    policy.write_text(POLICY.replace('duckdb = "shop.duckdb"', 'parquet = "files"'), encoding="utf-8")
+    automatic(policy)
+    sf.open(policy).data_changed()
+    db = sf.open(policy)
+    assert db.source.copy is not None
+    with pytest.raises(NotRead):
+        db.sql(QUESTIONS[0], epsilon=1).release()
+    read(db.policy)
+    sf.open(policy).sql(QUESTIONS[0], epsilon=1).release()
+
+
+def test_the_commands_say_when_an_automatic_copy_is_written(tmp_path: Path) -> None:
+    policy = shop(tmp_path)
+    target = automatic(policy)
+    runner = CliRunner()
+    refused = runner.invoke(main, ["prepare", str(policy)])
+    assert refused.exit_code
+    assert "sfumato data-changed" in refused.output
+    assert runner.invoke(main, ["data-changed", "--without-copy", str(policy)]).exit_code == 0
+    assert not target.exists()
+    assert "copying orders: 100%" in runner.invoke(main, ["data-changed", str(policy)]).output
+    assert target.exists()

@@ -370,11 +370,24 @@ def _if_planned(database: sf.Database, delta: str) -> str:
 
 @main.command("data-changed")
 @POLICY
+@click.option(
+    "--without-copy", is_flag=True, help='With prepared = "auto": do not write a copy of the tables.'
+)
 @JSON
-def data_changed(policy: str, as_json: bool) -> None:
-    """Record that the tables changed, so that stored releases are no longer repeated. Restores no budget."""
+def data_changed(policy: str, without_copy: bool, as_json: bool) -> None:
+    """Record that the tables changed, so that stored releases are no longer repeated. Restores no budget.
+
+    If the policy says prepared = "auto" under [source], it first writes a copy of the tables on which
+    questions are several times faster; new questions use it from then on. If it cannot be written, nothing
+    is recorded.
+    """
     database = opened(policy)
-    database.data_changed()
+    if without_copy and not database.policy.automatic:
+        raise sf.InvalidParameter(
+            "--without-copy", True, 'omit it: the policy does not say prepared = "auto"'
+        )
+    copying = import_module("sfumato.cli.prepare").copying  # it needs the engine
+    database.data_changed(copying(as_json), copy=not without_copy)
     left = database.budget.as_dict()["left"]
     if as_json:
         print_json({"data_version": database.ledger.data_version, "left": left})

@@ -6,14 +6,18 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sfumato.cli.main import JSON, POLICY, Friendly, print_json
 from sfumato.curator.files import rewrite
-from sfumato.errors import PolicyError
+from sfumato.errors import PolicyError, SourceError
 from sfumato.queries import policy as policies
 from sfumato.sources.duckdb import prepare
+
+if TYPE_CHECKING:
+    from sfumato.sources.reading import Progress
 
 
 @click.command("prepare", cls=Friendly)
@@ -27,20 +31,18 @@ def command(policy: str, as_json: bool) -> None:
     The copy is as secret as the data. Once the data or the policy change it is refused: run this again.
     """
     declared = policies.load(policy)
+    if declared.automatic:
+        raise SourceError(
+            f'{policy} says prepared = "auto": the copy is written by sfumato data-changed {policy}, '
+            "and used from then on. Nothing was written. To use one at once, name it: "
+            f'prepared = "{policies.copy_of(Path(policy)).name}"'
+        )
     named = declared.prepared is not None
     if not named:
-        declared = replace(declared, prepared=Path(policy).with_suffix(".prepared.duckdb"))
+        declared = replace(declared, prepared=policies.copy_of(Path(policy)))
     assert declared.prepared is not None
-    shown = [""]
-
-    def progress(table: str, done: float) -> None:
-        told = f"{table}: {100 * done:.0f}%"
-        if not as_json and told != shown[0]:
-            shown[0] = told
-            click.echo(f"  copying {told}", err=True)
-
     start = time.perf_counter()
-    target = prepare(declared, progress)
+    target = prepare(declared, copying(as_json))
     seconds = time.perf_counter() - start
     if not named:
         _write(Path(policy), target.name)
@@ -54,6 +56,19 @@ def command(policy: str, as_json: bool) -> None:
     if not named:
         click.echo(f"  Written into {policy}: remove `prepared` from [source] there to use the tables again.")
     click.echo("  The copy is as secret as the data. Run this again when they change.")
+
+
+def copying(is_quiet: bool) -> Progress:
+    """Says how much of each table is copied."""
+    shown = [""]
+
+    def progress(table: str, done: float) -> None:
+        told = f"{table}: {100 * done:.0f}%"
+        if not is_quiet and told != shown[0]:
+            shown[0] = told
+            click.echo(f"  copying {told}", err=True)
+
+    return progress
 
 
 def _write(path: Path, name: str) -> None:

@@ -48,4 +48,4 @@ def told(path: str, is_read: bool) -> str:
 
 
 def _needs_reading(policy: Policy) -> bool:
-    return policy.source[0] == "parquet" and policy.prepared is None
+    return policy.source[0] == "parquet" and (policy.prepared is None or policy.automatic)

@@ -93,7 +93,8 @@ def command(
     else:
         click.echo(f"  Written into {policy}: remove [tables.{found.name}.tuned] there to undo it.")
         if database.policy.prepared is not None:
-            click.echo(f"  The prepared copy does not fit any more. Next: sfumato prepare {policy}")
+            command = "data-changed" if database.policy.automatic else "prepare"
+            click.echo(f"  The prepared copy does not fit any more. Next: sfumato {command} {policy}")
     click.echo(f"  {database.ledger.left} left.")
 
 

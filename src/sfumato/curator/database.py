@@ -24,7 +24,8 @@ from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import former, forms, units
 from sfumato.queries import policy as policies
 from sfumato.queries.statement import read
-from sfumato.sources.duckdb import source_of
+from sfumato.sources.duckdb import prepare
+from sfumato.sources.opened import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
     from sfumato.queries.statement import Statement
+    from sfumato.sources.reading import Progress
     from sfumato.sources.source import Source
 
 APART = "other people"  # notes that data are about others than those of another ledger
@@ -151,8 +153,15 @@ class Database(Keeper):
         """Total, spent, left, what that is good for, history and shares."""
         return budget_of(self)
 
-    def data_changed(self) -> None:
-        """Say that the tables changed: stored releases are no longer repeated. Returns no budget."""
+    def data_changed(self, progress: Progress = lambda _name, _done: None, *, copy: bool = True) -> None:
+        """Say that the tables changed: stored releases are no longer repeated. Returns no budget.
+
+        With `prepared = "auto"` a copy of them is made first, unless that is left out, and used from now on
+        by everybody who opens them.
+        """
+        written = policies.load(self.policy.file)
+        if written.automatic and copy:
+            prepare(written, progress)
         self.ledger.data_changed()
 
     def __repr__(self) -> str:

@@ -43,10 +43,16 @@ QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner sa
 MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
 MOST_TABLE_ROWS = 10**12  # rows of a table
+AUTOMATIC = "auto"  # instead of the name of a prepared copy
 RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
+
+
+def copy_of(file: Path) -> Path:
+    """Where the prepared copy of a policy lies, unless it says otherwise."""
+    return file.with_suffix(".prepared.duckdb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Policy:
     ledger: Path | str  # a file, or postgresql://...
     tables: tuple[DeclaredTable, ...]
     prepared: Path | None = None  # a copy that `sfumato prepare` writes
+    automatic: bool = False  # or that is written whenever the data change, and used where it fits
     promises: tuple[Promise, ...] = ()
     sizes: tuple[
         tuple[str, int], ...
@@ -186,6 +193,7 @@ class _PolicyReader:
             raise self.error(("source",), "it names two sources", advice)
         engine = next(iter(engines), "duckdb")
         copy = self.string(source, ("source", "prepared"), None) if "prepared" in source else None
+        is_automatic = copy == AUTOMATIC
         path = self.string(source, ("source", engine), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
         self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger", "least"})
@@ -200,7 +208,12 @@ class _PolicyReader:
             least=self.least(budget),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
-            prepared=None if copy is None else self.file.parent / copy,
+            prepared=None
+            if copy is None
+            else copy_of(self.file)
+            if is_automatic
+            else self.file.parent / copy,
+            automatic=is_automatic,
             called=self.string(source, ("source", "name"), None) if "name" in source else "",
             sizes=tuple(
                 (table, self.size(("tables", table, "rows"), body["rows"]))

@@ -583,10 +583,8 @@ class Prepared(DuckDB):
         )
 
 
-def source_of(policy: Policy) -> DuckDB:
-    """Where the tables of a policy live, or the copy that stands for them."""
-    if policy.prepared is not None:
-        return Prepared(policy, original_of(policy))
+def tables_of(policy: Policy) -> DuckDB:
+    """The tables of a policy themselves."""
     return Parquet(policy) if policy.source[0] == "parquet" else DuckDB(policy.database)
 
 
