@@ -13,11 +13,12 @@ import sfumato as sf
 from sfumato.cli import reading
 from sfumato.cli.main import JSON, Friendly, opened, print_json
 from sfumato.client.remote import is_near
+from sfumato.queries.declared import heading
 from sfumato.server.desk.deadlines import UNKNOWN, deadline, size_class
 from sfumato.server.desk.desk import Settings
 from sfumato.server.desk.people import People
 from sfumato.server.workers import Config, first_tokens, serve
-from sfumato.sources.duckdb import share_memory
+from sfumato.sources.duckdb_engine import share_memory
 
 PORT = click.IntRange(0, 65535)
 
@@ -207,7 +208,7 @@ def _tell(found: dict[str, Any], config: Config) -> None:
         click.echo(f"  {name}: {after} ({told})")
         if table["too_close"]:
             click.secho(
-                f"    Too close: declare more rows in [tables.{name}], such as rows = "
+                f"    Too close: declare more rows in {heading(name)}, such as rows = "
                 f"{10 * size_class(rows or UNKNOWN):_}, or give --pace {config.settings.pace * 4:g}.",
                 fg="yellow",
             )

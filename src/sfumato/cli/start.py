@@ -16,6 +16,7 @@ from sfumato.errors import InvalidParameter, PolicyError, SourceError
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import plain
 from sfumato.queries import policy as policies
+from sfumato.queries.declared import heading, in_toml, split
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.units import Unit, differ, suggested
 from sfumato.sources.duckdb import DuckDB, folder_schema
@@ -154,7 +155,7 @@ def _units(given: Mapping[str, str]) -> list[str]:
 
 
 def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str]:
-    header = f"[tables.{_key(table)}]"
+    header = heading(table)
     if table in answers.public:
         return [header, "# Not about people: its values may be used as public keys.", "public = true"]
     lines = [header]
@@ -173,7 +174,7 @@ def _table(table: str, columns: tuple[Found, ...], answers: Answers) -> list[str
         )
         rows = answers.rows.get(table)
         lines.append(f"rows_per_person = {rows}" if rows else "# rows_per_person = 10")
-    lines += ["", f"[tables.{_key(table)}.columns]"]
+    lines += ["", heading(table, "columns")]
     for column in columns:
         lines.append(_column(f"{table}.{column.name}", column, answers))
     return lines
@@ -187,13 +188,16 @@ def _column(path: str, column: Found, answers: Answers) -> str:
     if path in answers.bounds:
         low, high = (_number(end) for end in answers.bounds[path].split(":"))
         parts.append(f"low = {low}, high = {high}")
-    elif column.kind in ("integer", "number") and answers.units.get(path.split(".")[0]) != column.name:
+    elif (
+        column.kind in ("integer", "number")
+        and answers.units.get(path.removesuffix(f".{column.name}")) != column.name
+    ):
         hint = "  # for SUM and AVG add: low = ..., high = ..."
     if path in answers.keys:
         parts.append(f"keys = {_keys(answers.keys[path], column.kind, answers.public)}")
     elif column.kind in ("text", "date"):
         hint = "  # for GROUP BY add: keys = [...]"
-    return f"{_key(column.name)} = {{ {', '.join(parts)} }}{hint}"
+    return f"{in_toml(column.name)} = {{ {', '.join(parts)} }}{hint}"
 
 
 def _number(text: str) -> str:
@@ -206,7 +210,7 @@ def _number(text: str) -> str:
 
 
 def _keys(said: str, kind: str, public: set[str]) -> str:
-    if said.partition(".")[0] in public:
+    if split(said, public)[0] in public:
         return _toml(said)
     words = [word.strip() for word in said.split(",")]
     return f"[{', '.join(_toml(word) if kind == 'text' else word.lower() for word in words)}]"
@@ -268,9 +272,9 @@ def _open_points(schema: Mapping[str, tuple[Found, ...]], answers: Answers) -> l
         if table in answers.public or table in answers.left_out:
             continue
         if table not in answers.units:
-            points.append(f"[tables.{table}] unit: whom a row belongs to")
+            points.append(f"{heading(table)} unit: whom a row belongs to")
         elif answers.units[table] != "row" and table not in answers.rows:
-            points.append(f"[tables.{table}] rows_per_person")
+            points.append(f"{heading(table)} rows_per_person")
     return points
 
 
@@ -327,11 +331,6 @@ def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
             raise InvalidParameter(option, item, "write NAME=VALUE")
         pairs[name] = value
     return pairs
-
-
-def _key(name: str) -> str:
-    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if plain else _toml(name)
 
 
 def _toml(text: str) -> str:

@@ -14,6 +14,7 @@ from sfumato.curator.tuning import inserted, section
 from sfumato.errors import PolicyError
 from sfumato.queries import policy as policies
 from sfumato.queries.cells import PARTS
+from sfumato.queries.declared import heading
 
 EXAMPLES = (1, 10, 100)  # groups, for which the chosen caps are shown
 
@@ -91,7 +92,7 @@ def command(
     if dry_run:
         click.echo(f"\n{added}")
     else:
-        click.echo(f"  Written into {policy}: remove [tables.{found.name}.tuned] there to undo it.")
+        click.echo(f"  Written into {policy}: remove {heading(found.name, 'tuned')} there to undo it.")
         if database.policy.prepared is not None:
             command = "data-changed" if database.policy.automatic else "prepare"
             click.echo(f"  The prepared copy does not fit any more. Next: sfumato {command} {policy}")

@@ -6,7 +6,6 @@ them, for free, and `section` writes them into the policy.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, field, fields, replace
@@ -22,7 +21,7 @@ from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.cells import Clamp
 from sfumato.queries.columns import domain_of
-from sfumato.queries.declared import Measured, TunedColumn, Tuning
+from sfumato.queries.declared import Measured, TunedColumn, Tuning, heading, in_toml
 from sfumato.queries.expressions import Field, clamped
 from sfumato.queries.measures import Octaves
 from sfumato.queries.plan import Plan
@@ -215,13 +214,15 @@ def section(table: str, tuning: Tuning, receipts: Sequence[int]) -> str:
     lines = [
         f"# Released by `sfumato tune` ({told}): people, in 1024ths, who have 0, 1, 2, 4, ... rows or",
         "# steps of a value in sum. Caps are chosen from it for each question. Remove it to undo that.",
-        f"[tables.{_key(table)}.tuned]",
+        heading(table, "tuned"),
         f"rows = {_inline(tuning.rows)}",
     ]
     for column in tuning.columns:
         parts = f"totals = {_inline(column.totals)}, centred = {_inline(column.centred)}"
         centre = f'"{column.centre}"'
-        lines.append(f"{_key(column.name)} = {{ centre = {centre}, exponent = {column.exponent}, {parts} }}")
+        lines.append(
+            f"{in_toml(column.name)} = {{ centre = {centre}, exponent = {column.exponent}, {parts} }}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -230,13 +231,11 @@ def _inline(measured: Measured) -> str:
     return f'{{ epsilon = "{decimal(measured.epsilon)}", people = [{people}] }}'
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-
-
 def inserted(text: str, table: str, added: str) -> str:
     """The text of a policy with the section of a table put at its end, instead of an older one."""
-    header = re.compile(rf"^\[tables\.({re.escape(_key(table))}|\"{re.escape(table)}\")\.tuned\]\s*(#.*)?$")
+    header = re.compile(
+        rf"^\[tables\.({re.escape(in_toml(table))}|\"{re.escape(table)}\")\.tuned\]\s*(#.*)?$"
+    )
     kept: list[str] = []
     inside = False
     for line in text.split("\n"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from fractions import Fraction
 
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
@@ -104,6 +107,31 @@ class DeclaredTable:
     def column(self, name: str) -> DeclaredColumn | None:
         """The column called `name`, in whatever case it was typed."""
         return named(self.columns, name)
+
+
+def in_toml(name: str) -> str:
+    """A name as a key of TOML: in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def heading(table: str, *parts: str) -> str:
+    """The header under which a table, or a part of it, stands in a policy.
+
+    >>> heading("visits", "columns"), heading("census.people")
+    ('[tables.visits.columns]', '[tables."census.people"]')
+    """
+    return f"[{'.'.join(('tables', in_toml(table), *parts))}]"
+
+
+def split(name: str, tables: Iterable[str]) -> tuple[str, str]:
+    """The table and the column of a name that holds both; a table in a schema has a dot of its own.
+
+    >>> split("census.people.age", ["people", "census.people"]), split("visits.ward", ["visits"])
+    (('census.people', 'age'), ('visits', 'ward'))
+    """
+    known = [table for table in tables if name.startswith(f"{table}.")]
+    table = max(known, key=len) if known else name.partition(".")[0]
+    return table, name[len(table) + 1 :]
 
 
 def named(things: tuple[T, ...], name: str) -> T | None:

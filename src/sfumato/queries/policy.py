@@ -26,7 +26,9 @@ from sfumato.queries.declared import (
     Measured,
     TunedColumn,
     Tuning,
+    heading,
     named,
+    split,
 )
 from sfumato.queries.promises import promise_of
 from sfumato.queries.units import units_of
@@ -172,7 +174,8 @@ def parse(text: str, file: Path) -> Policy:
             "it is nested too deeply or contains a number that is too long",
             "Shorten it.",
         ) from None
-    return _PolicyReader(text, file).policy(data)
+    tables = data.get("tables")
+    return _PolicyReader(text, file, tuple(tables) if isinstance(tables, dict) else ()).policy(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class _PolicyReader:
 
     text: str
     file: Path
+    names: tuple[str, ...]  # of the tables
 
     def policy(self, data: dict[str, Any]) -> Policy:
         self.known(data, (), {"name", "source", "budget", "tables", "promise", "units"})
@@ -307,7 +311,11 @@ class _PolicyReader:
         if where[-1].lower().startswith(RESERVED):
             told = f"names that begin with {RESERVED} are reserved"
             raise self.error(where, told, "Rename the table in the database.")
-        self.known(body, where, {"unit", "rows_per_person", "columns", "public", "tuned", "rows"})
+        known = {"unit", "rows_per_person", "columns", "public", "tuned", "rows"}
+        for inner in (name for name, each in body.items() if isinstance(each, dict) and name not in known):
+            told = f'Write a table of a schema in quotes: [tables."{where[-1]}.{inner}"]'
+            raise self.error((*where, inner), "this is not a key of a table", told)
+        self.known(body, where, known)
         public = body.get("public", False)
         if not isinstance(public, bool):
             raise self.error((*where, "public"), "public is true or false", "Write: public = true")
@@ -402,8 +410,8 @@ class _PolicyReader:
         if "->" not in unit:
             return unit, None
         column, _, target = (part.strip() for part in unit.partition("->"))
-        table, dot, key = target.partition(".")
-        if not column or not dot or not table or not key:
+        table, key = split(target, self.names)
+        if not column or not table or not key:
             raise self.error(where, f"{unit!r} is not a reference", 'Write: unit = "visit_id -> visits.id"')
         return column, (table, key)
 
@@ -419,7 +427,7 @@ class _PolicyReader:
             column = target.column(key)
             own = table.column(table.unit or "")
             if column is None or column.name != key or own is None or column.kind != own.kind:
-                advice = f"Declare {key} under [tables.{name}.columns] with the same type."
+                advice = f"Declare {key} under {heading(name, 'columns')} with the same type."
                 raise self.error(where, f"{name}.{key} is not a column that it can refer to", advice)
             if column.kind not in ("integer", "text"):
                 raise self.error(where, f"{name}.{key} is a {column.kind} column", "Use integers or text.")
@@ -480,8 +488,8 @@ class _PolicyReader:
         """A column that names somebody else than the person whose row it is."""
         if given is None:
             return None
-        table, dot, column = str(given).partition(".")
-        if not isinstance(given, str) or not dot or not table or not column:
+        table, column = split(str(given), self.names)
+        if not isinstance(given, str) or not table or not column:
             raise self.error(where, f"{given!r} is not a reference", 'Write: refers = "staff.staff_id"')
         return table, column
 
@@ -585,8 +593,8 @@ class _PolicyReader:
             advice = "Remove keys, or use a text, integer, boolean or date column."
             raise self.error(where, f"a {kind} column cannot be grouped by", advice)
         if isinstance(body, str):
-            table, dot, column = body.partition(".")
-            if not dot:
+            table, column = split(body, self.names)
+            if not column:
                 advice = 'Write: keys = ["a", "b"] or keys = "public_table.column"'
                 raise self.error(where, f"{body!r} does not name a table and a column", advice)
             return None, (table, column)
@@ -602,7 +610,7 @@ class _PolicyReader:
         where = ("tables", table.name, "columns", column.name, "keys")
         source = policy.table(column.keys_from[0])
         if source is None or not source.public:
-            advice = f"Declare it: [tables.{column.keys_from[0]}] with public = true, or list the keys."
+            advice = f"Declare it: {heading(column.keys_from[0])} with public = true, or list the keys."
             raise self.error(where, f"{column.keys_from[0]!r} is not a public table", advice)
 
     # small readers

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sfumato.errors import InvalidParameter, nearest
 from sfumato.mechanisms.guarantee import plain
+from sfumato.queries.declared import split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +182,7 @@ def _part(body: Any, tables: tuple[DeclaredTable, ...]) -> PromisePart:
 
 def _secret(given: Any, tables: tuple[DeclaredTable, ...]) -> tuple[DeclaredTable, DeclaredColumn]:
     known = [f"{t.name}.{c.name}" for t in tables if not t.public for c in t.columns if c.name != t.unit]
-    name, _, field = given.partition(".") if isinstance(given, str) else ("", "", "")
+    name, field = split(given, [t.name for t in tables]) if isinstance(given, str) else ("", "")
     table = next((t for t in tables if t.name == name), None)
     column = None if table is None else next((c for c in table.columns if c.name == field), None)
     close = nearest(str(given), known)
@@ -280,7 +281,7 @@ def _weights(body: dict[str, Any], column: DeclaredColumn) -> tuple[tuple[Value,
 
 
 def _counted(given: str, column: DeclaredColumn, tables: tuple[DeclaredTable, ...]) -> Prior:
-    name, _, field = given.partition(".")
+    name, field = split(given, [t.name for t in tables])
     table = next((t for t in tables if t.name == name), None)
     known = None if table is None else next((c for c in table.columns if c.name == field), None)
     if table is None or not table.public or known is None or known.kind != column.kind:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Dialect = Literal["duckdb", "postgres"]
 LONGEST_QUESTION = 20_000  # characters of SQL
 DEEPEST = 120  # levels of nodes
+CATALOGS = ("pg_catalog", "information_schema")
 VALUE = "sfumato_value_"  # how $1 is spelled for the parser, which takes $1,$ for the beginning of a text
 
 
@@ -246,7 +247,7 @@ def _node(tree: exp.Expr, depth: int) -> Node | None:
     if depth > DEEPEST:
         return None
     arguments: dict[str, Node | list[Node] | str | bool] = {}
-    for name, value in _in_the_one_schema(tree).items():
+    for name, value in _without_schema(tree).items():
         if isinstance(value, exp.Expr):
             copied = _node(value, depth + 1)
             if copied is None:
@@ -267,18 +268,29 @@ def _node(tree: exp.Expr, depth: int) -> Node | None:
     return Node(type(tree).__name__, arguments, start, end, _called(tree))
 
 
-def _in_the_one_schema(tree: exp.Expr) -> dict[str, Any]:
-    """The arguments of a node; public.visits and main.visits are visits: some tools always write a schema."""
+def _without_schema(tree: exp.Expr) -> dict[str, Any]:
+    """The arguments of a node. public.visits and main.visits are visits, since some tools always write a
+    schema; the name of a table in another one is that of a policy, "census.people", known here as people."""
     given: dict[str, Any] = tree.args
-    is_name = isinstance(tree, (exp.Table, exp.Column)) and not given.get("catalog")
-    if (
-        is_name
-        and isinstance(schema := given.get("db"), exp.Identifier)
-        and schema.name in ("public", "main")
-    ):
-        kept = {name: value for name, value in given.items() if name != "db"}
-        return {**kept, "in_schema": True} if isinstance(tree, exp.Table) else kept
-    return given
+    schema, name = given.get("db"), given.get("this")
+    if not isinstance(tree, (exp.Table, exp.Column)) or given.get("catalog"):
+        return given
+    if not isinstance(schema, exp.Identifier) or not isinstance(name, exp.Identifier):
+        return given
+    if schema.name.lower() in CATALOGS:
+        return given
+    kept = {key: value for key, value in given.items() if key != "db"}
+    if isinstance(tree, exp.Column):
+        return kept
+    if schema.name.lower() not in ("public", "main"):
+        whole = exp.Identifier(this=f"{schema.name}.{name.name}", quoted=True)
+        whole.meta.update(name.meta, start=schema.meta.get("start", -1))
+        alias = kept.get("alias") or exp.TableAlias()
+        if not alias.args.get("this"):
+            alias = alias.copy()
+            alias.set("this", name)
+        kept |= {"this": whole, "alias": alias}
+    return {**kept, "in_schema": True}
 
 
 def _called(tree: exp.Expr) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from sfumato.errors import MissingBound, UnknownName, Unsupported
+from sfumato.queries.declared import heading
 from sfumato.queries.expressions import Misread
 from sfumato.queries.notation import READING
 
@@ -471,7 +472,7 @@ class Text:
             raise MissingBound(
                 reason.problem,
                 self.policy.file,
-                f"[tables.{table}.columns]\n  {example}",
+                f"{heading(table, 'columns')}\n  {example}",
                 sql=self.sql,
                 span=node.span,
             )

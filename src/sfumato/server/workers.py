@@ -35,7 +35,7 @@ from sfumato.server.desk.desk import Desk, Settings
 from sfumato.server.desk.people import People
 from sfumato.server.http.api import REQUEST_SECONDS, HttpServer
 from sfumato.server.postgres import session as wire
-from sfumato.sources.duckdb import share_memory
+from sfumato.sources.duckdb_engine import share_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

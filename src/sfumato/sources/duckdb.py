@@ -21,6 +21,16 @@ from sfumato.sources import public, reading
 from sfumato.sources.answers import Compiled, arrange
 from sfumato.sources.copy import MARK, Copy, former_mark, mark
 from sfumato.sources.dialect import DUCKDB
+from sfumato.sources.duckdb_engine import (
+    ATTACHED,
+    COPY,
+    LAST,
+    SETTINGS,
+    attach,
+    disable_optimizers,
+    guarded,
+    open_file,
+)
 from sfumato.sources.files import log_of, states_of
 from sfumato.sources.halt import Halt, heeding
 from sfumato.sources.lower import lower
@@ -44,18 +54,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Cursor = TypeVar("Cursor", duckdb.DuckDBPyConnection, RepeatingCursor)
-_SETTINGS = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "temp_directory": "",
-    "lock_configuration": "true",
-}
-_ATTACHED = "attached_by_sfumato"
-_COPY = "copy_by_sfumato"
-SMALLEST = 512  # MiB of memory with which an engine is opened
 _FIRST: dict[str, Seen] = {}  # what this process opened first under a name
-_LAST = ("enable_external_access", "lock_configuration")
 # Whether a row of a Parquet file is looked at is not left to what its footer says about other people's rows.
 _PRUNING = frozenset(("filter_pushdown", "join_filter_pushdown", "row_group_pruner", "top_n"))
 # Columns are what the files hold, not what folders are called. Footers leave NaN out: if that were not said,
@@ -78,6 +77,8 @@ class DuckDB:
         self._idle = IdleCursors()  # of the engine
         self._inherited: list[object] = []
         self._alike: dict[tuple[str, str], int] = {}  # of public tables
+        self._elsewhere: dict[str, str] = {}  # tables outside of main, and where they are
+        self._views: dict[str, str] = {}  # those of them that are declared
         self._cursor()
 
     # Public facts -------------------------------------------------------------------------------------
@@ -87,24 +88,35 @@ class DuckDB:
         rows = (
             self._cursor()
             .execute(
-                "SELECT table_name, column_name, data_type, is_generated"
+                "SELECT schema_name, table_name, column_name, data_type, is_generated"
                 " FROM duckdb_columns() JOIN duckdb_tables() USING (database_name, schema_name, table_name)"
-                " WHERE database_name = current_database() AND schema_name = 'main'"
-                " ORDER BY table_name, column_index"
+                " WHERE database_name = current_database()"
+                " ORDER BY schema_name <> 'main', schema_name, table_name, column_index"
             )
             .fetchall()
         )
         found: dict[str, tuple[Found, ...]] = {}
-        for table, column, engine_type, generated in rows:
+        schemas: dict[str, str] = {}
+        for schema, name, column, engine_type, generated in rows:
+            table = name if schema in ("main", "public") else f"{schema}.{name}"
+            if schemas.setdefault(table, schema) != schema:  # what is called so in main comes first
+                continue
             # a generated column is an expression of somebody's: it may fail, or change from row to row
             kind = None if generated else kind_of(engine_type)
             told = f"{engine_type} GENERATED" if generated else engine_type
             found[table] = (*found.get(table, ()), Found(column, told, kind))
+        self._elsewhere = {
+            table: f"{quoted(schema)}.{quoted(table.removeprefix(f'{schema}.'))}"
+            for table, schema in schemas.items()
+            if schema != "main"
+        }
         return found
 
     def check(self, policy: Policy) -> None:
         """Every declared table and column exists with the declared type, or a SourceError says which not."""
         check(policy, self.schema(), self.path)
+        declared = {table.name for table in policy.tables}
+        self._views = {table: place for table, place in self._elsewhere.items() if table in declared}
 
     def scales(self) -> dict[tuple[str, str], int]:
         """How many decimals the columns have that are no doubles."""
@@ -267,7 +279,7 @@ class DuckDB:
 
     def beside(self, target: Path) -> duckdb.DuckDBPyConnection:
         """An engine that reads the tables and writes a new file."""
-        return _guarded(_attach(self.path, beside=target), self.path)
+        return self._with_views(guarded(attach(self.path, beside=target), self.path))
 
     def close(self) -> None:
         """Let go of the engines; whoever asks again opens the file anew."""
@@ -297,14 +309,23 @@ class DuckDB:
     def _opened(self, *, plain: bool = False) -> duckdb.DuckDBPyConnection:
         if plain:
             self._check_same()
-            return _guarded(_attach(self.path, plain=True), self.path)
+            return guarded(attach(self.path, plain=True), self.path)
         self._seen = self._now()
         self._is_another = _FIRST.setdefault(str(self._place), self._seen) != self._seen
-        return _open(self.path, anew=self._is_another)
+        return open_file(self.path, anew=self._is_another)
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
         if plain or is_child() or self._is_another:
-            cursor.execute(f"USE {_ATTACHED}")
+            cursor.execute(f"USE {ATTACHED}")
+        return self._with_views(cursor)
+
+    def _with_views(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        """A table of another schema has one name, everywhere: that of the policy."""
+        if self._views:
+            ((file,),) = cursor.execute("SELECT current_database()").fetchall()
+            for table, place in self._views.items():
+                view = f"CREATE OR REPLACE TEMP VIEW {quoted(table)}"
+                cursor.execute(f"{view} AS SELECT * FROM {quoted(file)}.{place}")
         return cursor
 
 
@@ -416,17 +437,17 @@ class Parquet(DuckDB):
             self._check_same()
         elif beside is None:
             self._seen = self._now()
-        connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
+        connection = duckdb.connect(":memory:", config={k: v for k, v in SETTINGS.items() if k not in LAST})
         try:
             if beside is not None:
-                connection.execute(f"ATTACH {literal(str(beside))} AS {_COPY}")
+                connection.execute(f"ATTACH {literal(str(beside))} AS {COPY}")
             connection.execute(f"SET allowed_directories = [{literal(str(self.path.resolve()))}]")
-            connection.execute(f"SET {_LAST[0]} = {_SETTINGS[_LAST[0]]}")
+            connection.execute(f"SET {LAST[0]} = {SETTINGS[LAST[0]]}")
             for table in self._policy.tables:
                 look = self._looks[table.name] = self._look(connection, table)
                 connection.execute(f"CREATE VIEW {quoted(table.name)} AS {self._view(look)}")
-            _disable_optimizers(connection, None if plain else _PRUNING)
-            connection.execute(f"SET {_LAST[1]} = {_SETTINGS[_LAST[1]]}")
+            disable_optimizers(connection, None if plain else _PRUNING)
+            connection.execute(f"SET {LAST[1]} = {SETTINGS[LAST[1]]}")
         except SourceError:
             connection.close()
             raise
@@ -560,11 +581,11 @@ class Prepared(DuckDB):
         if log_of(self.path).exists():
             raise self._stale("It was modified after it was made.")
         try:
-            connection = _guarded(_attach(self.path, plain=plain), self.path)
+            connection = guarded(attach(self.path, plain=plain), self.path)
         except duckdb.Error:
             raise self._stale("DuckDB cannot read it.") from None
         try:
-            found = connection.execute(f"SELECT mark FROM {_ATTACHED}.main.{MARK}").fetchall()
+            found = connection.execute(f"SELECT mark FROM {ATTACHED}.main.{MARK}").fetchall()
         except duckdb.Error:
             found = []
         if found not in ([(made(self._policy, self._version),)] for made in (mark, former_mark)):
@@ -574,7 +595,7 @@ class Prepared(DuckDB):
 
     def _made(self, cursor: duckdb.DuckDBPyConnection, plain: bool) -> duckdb.DuckDBPyConnection:
         del plain
-        return cursor.execute(f"USE {_ATTACHED}")
+        return cursor.execute(f"USE {ATTACHED}")
 
     def _stale(self, problem: str) -> SourceError:
         return SourceError(
@@ -612,100 +633,6 @@ def _heeded(cursor: Cursor, halt: Halt, act: Callable[[Cursor], T]) -> T:
         return heeding(cursor.interrupt, lambda: act(cursor))
 
 
-def share_memory(parts: int) -> None:
-    """Give every engine that is opened from now on one of so many parts of the memory that one would take.
-
-    An engine that has too little fails, which is counted; a process that the system kills is worse.
-    """
-    if parts > 1:
-        with duckdb.connect(":memory:") as connection:  # it knows the limits of containers, too
-            told = str(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
-        number, unit = told.split()
-        whole = float(number) * {"KiB": 2**-10, "MiB": 1, "GiB": 2**10, "TiB": 2**20}.get(unit, 2**-20)
-        _SETTINGS["memory_limit"] = f"{max(SMALLEST, int(whole / parts))}MiB"
-
-
-def _open(path: Path, *, anew: bool) -> duckdb.DuckDBPyConnection:
-    """An engine for a file; `anew` if another file was open under this name, which DuckDB would hand out."""
-    try:
-        found = path.exists()
-    except OSError:  # a name no file system takes
-        found = False
-    if not found:
-        raise SourceError(
-            f"there is no database file {path}. Nothing was changed. Check [source] duckdb in the policy; a "
-            "relative path starts at the folder of the policy file."
-        )
-    try:
-        return _guarded(_attach(path) if anew or is_child() else _connect(path), path)
-    except duckdb.ConnectionException:
-        problem = (
-            "is already open in this process with other settings. Close that connection first: sfumato opens "
-            "the file read-only and locked down."
-        )
-    except duckdb.IOException as error:
-        if "Could not set lock" in str(error):  # DuckDB's message names a process and a program; ours not
-            problem = (
-                "is open for writing in another program. Close it there, or give sfumato a copy; any number "
-                "of readers can share the file."
-            )
-        else:
-            problem = "is not a DuckDB file that this version can read. Check its path ([source] duckdb)."
-    except duckdb.Error:
-        problem = "cannot be opened by DuckDB. Check that the file is complete and readable."
-    raise SourceError(f"{path} {problem}")
-
-
-def _connect(path: Path) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(str(path), read_only=True, config=dict(_SETTINGS))
-
-
-def _disable_optimizers(connection: duckdb.DuckDBPyConnection, some: frozenset[str] | None = None) -> None:
-    """Some of them, or all: none is needed for the answer."""
-    known = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
-    names = ",".join(name for name in known if some is None or name in some)
-    connection.execute(f"SET disabled_optimizers = {literal(names)}")
-
-
-def _attach(path: Path, *, plain: bool = False, beside: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """The file in an engine of this process's own, for a process that was forked, or without optimizers.
-
-    `duckdb.connect(path)` would hand back the parent's engine, copied by the fork without its threads; a new
-    engine in memory that attaches the file has threads, locks and file handles of its own.
-    """
-    connection = duckdb.connect(":memory:", config={k: v for k, v in _SETTINGS.items() if k not in _LAST})
-    connection.execute(f"ATTACH {literal(str(path))} AS {_ATTACHED} (READ_ONLY)")
-    if beside is not None:
-        connection.execute(f"ATTACH {literal(str(beside))} AS {_COPY}")
-        connection.execute(f"USE {_ATTACHED}")
-    if plain:
-        _disable_optimizers(connection)
-    for setting in _LAST:  # the doors are shut once the file is in
-        connection.execute(f"SET {setting} = {_SETTINGS[setting]}")
-    return connection
-
-
-def _guarded(connection: duckdb.DuckDBPyConnection, path: Path) -> duckdb.DuckDBPyConnection:
-    """Refuse a file whose own functions or types take the names of the engine's.
-
-    DuckDB looks into the file first, so a macro called abs or floor would replace the one that keeps a person
-    to the cap (law 7).
-    """
-    taken = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal AND function_name IN"
-        " (SELECT function_name FROM duckdb_functions() WHERE internal)"
-        " UNION SELECT DISTINCT type_name FROM duckdb_types() WHERE NOT internal AND type_name IN"
-        " (SELECT type_name FROM duckdb_types() WHERE internal) ORDER BY 1"
-    ).fetchall()
-    if taken:
-        names = ", ".join(name for (name,) in taken)
-        raise SourceError(
-            f"{path} defines functions or types with the names of built-in ones: {names}. They would "
-            "replace the functions that enforce the caps. Drop or rename them, for example: DROP MACRO floor"
-        )
-    return connection
-
-
 def prepare(policy: Policy, progress: Progress = lambda _name, _done: None) -> Path:
     """Write the copy that the policy names, whole or not at all; an older one is replaced.
 
@@ -727,9 +654,9 @@ def prepare(policy: Policy, progress: Progress = lambda _name, _done: None) -> P
         try:
             with original.beside(fresh) as connection:
                 run = lambda sql: connection.execute(sql).fetchall()  # noqa: E731
-                for name, done in write(policy, run, f"{_COPY}.main", mark(policy, before)):
+                for name, done in write(policy, run, f"{COPY}.main", mark(policy, before)):
                     progress(name, done)
-                connection.execute(f"CHECKPOINT {_COPY}")
+                connection.execute(f"CHECKPOINT {COPY}")
         except duckdb.OutOfMemoryException:
             problem = (
                 "there is not enough memory to sort the tables. Add memory, or ask without a prepared copy."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.errors import SourceError, nearest
+from sfumato.queries.declared import heading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ def check(policy: Policy, schema: Mapping[str, tuple[Found, ...]], path: Path) -
             hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(schema) or 'no tables'}."
             raise SourceError(
                 f"{path} has no table {table.name!r} (views do not count: their rows may depend on several "
-                f"people). {hint} Correct [tables.{table.name}] in {policy.file}."
+                f"people). {hint} Correct {heading(table.name)} in {policy.file}."
             )
         _check_columns(table, schema[table.name], policy.file)
 
@@ -64,7 +65,7 @@ def check(policy: Policy, schema: Mapping[str, tuple[Found, ...]], path: Path) -
 def _check_columns(table: DeclaredTable, found: tuple[Found, ...], file: str) -> None:
     actual = {column.name: column for column in found}
     for column in table.columns:
-        where = f"[tables.{table.name}.columns] {column.name} in {file}"
+        where = f"{heading(table.name, 'columns')} {column.name} in {file}"
         if column.name not in actual:
             close = nearest(column.name, actual)
             hint = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(actual)}."

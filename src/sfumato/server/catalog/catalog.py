@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 VERSION = "15.0"  # of PostgreSQL, as clients are told: what they send depends on it
 PG_CATALOG, INFORMATION, PUBLIC = 11, 13000, 2200
 LISTED = 20  # keys of a column that a comment names
+OTHERS = 15000  # schemas of the policy
 FIRST = 16384  # the first number of an object that is not PostgreSQL's own
 OWNER, DATABASE, HEAP = 10, 5, 2
 SYSTEM = {  # numbers that clients compare with
@@ -65,6 +66,7 @@ class Catalog:
     person: str
     tables: dict[str, Columns]
     relations: dict[str, int]  # the tables of the policy, by name
+    schemas: dict[str, int]
     settings: dict[str, str] = field(default_factory=dict)
     described: dict[tuple[int, int], str] = field(default_factory=dict)  # comments, by table and column
 
@@ -76,12 +78,12 @@ class Catalog:
             named = {number: name for name, number in (*SYSTEM.items(), *self.relations.items())}
             return named.get(oid)
         if kind == "regnamespace":
-            return {PG_CATALOG: "pg_catalog", INFORMATION: "information_schema", PUBLIC: "public"}.get(oid)
+            return {number: name for name, number in self.schemas.items()}.get(oid)
         return self.person if oid == OWNER else None
 
     def find(self, kind: str, name: str) -> Reg | None:
         """The object of a name."""
-        bare = name.removeprefix("pg_catalog.").removeprefix("public.").strip('"')
+        bare = name.replace('"', "").removeprefix("pg_catalog.").removeprefix("public.")
         if kind == "regtype":
             wanted = bare.removesuffix("[]")
             for each in TYPES.values():
@@ -93,8 +95,7 @@ class Catalog:
             found = self.relations.get(bare) or SYSTEM.get(bare)
             return None if found is None else Reg(found, bare)
         if kind == "regnamespace":
-            spaces = {"pg_catalog": PG_CATALOG, "information_schema": INFORMATION, "public": PUBLIC}
-            return Reg(spaces[bare], bare) if bare in spaces else None
+            return Reg(self.schemas[bare], bare) if bare in self.schemas else None
         return Reg(OWNER, bare) if bare == self.person else None
 
 
@@ -160,12 +161,18 @@ def of(policy: Policy, person: str, settings: dict[str, str], *, comments: bool 
     described: dict[tuple[int, int], str] = {}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _SHAPES}
     relations: dict[str, int] = {}
+    named = [_placed(table.name) for table in policy.tables]
+    schemas = {"pg_catalog": PG_CATALOG, "information_schema": INFORMATION, "public": PUBLIC}
+    schemas |= {
+        name: OTHERS + i for i, name in enumerate(sorted({schema for schema, _ in named} - {"public"}))
+    }
     number = FIRST
-    for table in policy.tables:
+    for table, (schema, called) in zip(policy.tables, named, strict=True):
         relations[table.name] = number
-        _table(rows, number, table.name, policy.name, person, len(table.columns))
+        where = {"table_catalog": policy.name, "table_schema": schema, "table_name": called}
+        _table(rows, number, schemas[schema], where, person, len(table.columns))
         for place, column in enumerate(table.columns, 1):
-            _column(rows, number, table.name, place, column.name, _held_as(column), policy.name)
+            _column(rows, number, where, place, column.name, _held_as(column))
             described[number, place] = _declared(column)
         described[number, 0] = _owned(table, dict(policy.sizes).get(table.name))
         number += 1
@@ -174,12 +181,18 @@ def of(policy: Policy, person: str, settings: dict[str, str], *, comments: bool 
         {"objoid": relation, "classoid": SYSTEM["pg_class"], "objsubid": place, "description": told}
         for (relation, place), told in described.items()
     ]
-    _around(rows, policy.name, person, settings)
+    _around(rows, policy.name, person, schemas, settings)
     tables = {
         name: Columns(names, types, [tuple(row.get(each) for each in names) for row in rows[name]])
         for name, (names, types) in _SHAPES.items()
     }
-    return Catalog(policy.name, person, tables, relations, settings, described)
+    return Catalog(policy.name, person, tables, relations, schemas, settings, described)
+
+
+def _placed(table: str) -> tuple[str, str]:
+    """The schema of a table of the policy, and its name there."""
+    schema, dot, name = table.partition(".")
+    return (schema, name) if dot else ("public", table)
 
 
 def _held_as(column: DeclaredColumn) -> int:
@@ -207,8 +220,14 @@ def _declared(column: DeclaredColumn) -> str:
 
 
 def _table(
-    rows: dict[str, list[dict[str, Any]]], number: int, name: str, database: str, person: str, columns: int
+    rows: dict[str, list[dict[str, Any]]],
+    number: int,
+    schema: int,
+    place: dict[str, str],
+    person: str,
+    columns: int,
 ) -> None:
+    space, name = place["table_schema"], place["table_name"]
     no = dict.fromkeys(
         (
             "relhasindex", "relisshared", "relhasrules", "relhastriggers", "relhassubclass", "relrowsecurity",
@@ -225,19 +244,18 @@ def _table(
     )  # fmt: skip
     rows["pg_class"].append(
         {
-            **no, **nothing, "oid": number, "relname": name, "relnamespace": PUBLIC, "relowner": OWNER,
+            **no, **nothing, "oid": number, "relname": name, "relnamespace": schema, "relowner": OWNER,
             "relam": HEAP, "reltuples": -1.0, "relpersistence": "p", "relkind": "r", "relnatts": columns,
             "relispopulated": True, "relreplident": "d",
         }
     )  # fmt: skip
     plain = dict.fromkeys(("hasindexes", "hasrules", "hastriggers", "rowsecurity"), False)
-    rows["pg_tables"].append({"schemaname": "public", "tablename": name, "tableowner": person, **plain})
-    place = {"table_catalog": database, "table_schema": "public", "table_name": name}
+    rows["pg_tables"].append({"schemaname": space, "tablename": name, "tableowner": person, **plain})
     rows["information_schema.tables"].append(
         {**place, "table_type": "BASE TABLE", "is_insertable_into": "NO", "is_typed": "NO"}
     )
     for view in ("pg_stat_user_tables", "pg_stat_all_tables"):
-        rows[view].append({"relid": number, "schemaname": "public", "relname": name})
+        rows[view].append({"relid": number, "schemaname": space, "relname": name})
     granted = {"grantor": person, "grantee": person, "privilege_type": "SELECT", "is_grantable": "NO"}
     rows["information_schema.table_privileges"].append({**place, **granted, "with_hierarchy": "YES"})
 
@@ -245,11 +263,10 @@ def _table(
 def _column(
     rows: dict[str, list[dict[str, Any]]],
     number: int,
-    table: str,
+    where: dict[str, str],
     place: int,
     name: str,
     oid: int,
-    database: str,
 ) -> None:
     kind = BY_OID[oid]
     no = dict.fromkeys(("attnotnull", "atthasdef", "atthasmissing", "attisdropped"), False)
@@ -266,13 +283,13 @@ def _column(
     numeric = {"int8": (64, 2, 0), "float8": (53, 2, None)}.get(kind.name, (None, None, None))
     rows["information_schema.columns"].append(
         {
-            "table_catalog": database, "table_schema": "public", "table_name": table, "column_name": name,
+            **where, "column_name": name,
             "ordinal_position": place, "is_nullable": "YES", "data_type": kind.spoken,
             "numeric_precision": numeric[0], "numeric_precision_radix": numeric[1],
             "numeric_scale": numeric[2],
             "character_octet_length": 1 << 30 if kind.name == "text" else None,
             "datetime_precision": {"timestamp": 6, "date": 0}.get(kind.name),
-            "udt_catalog": database, "udt_schema": "pg_catalog", "udt_name": kind.name,
+            "udt_catalog": where["table_catalog"], "udt_schema": "pg_catalog", "udt_name": kind.name,
             "dtd_identifier": str(place), "is_self_referencing": "NO", "is_identity": "NO",
             "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "NO",
         }
@@ -280,10 +297,14 @@ def _column(
 
 
 def _around(
-    rows: dict[str, list[dict[str, Any]]], database: str, person: str, settings: dict[str, str]
+    rows: dict[str, list[dict[str, Any]]],
+    database: str,
+    person: str,
+    schemas: dict[str, int],
+    settings: dict[str, str],
 ) -> None:
-    """What is the same for every policy."""
-    for number, name in ((PG_CATALOG, "pg_catalog"), (INFORMATION, "information_schema"), (PUBLIC, "public")):
+    """Schemas, and what is the same for every policy."""
+    for name, number in schemas.items():
         rows["pg_namespace"].append({"oid": number, "nspname": name, "nspowner": OWNER})
         rows["information_schema.schemata"].append(
             {"catalog_name": database, "schema_name": name, "schema_owner": person}

@@ -341,6 +341,11 @@ def _schemas(catalog: Catalog, implicit: Any = False) -> list[str]:
     return ["pg_catalog", "public"] if implicit else ["public"]
 
 
+def _is_visible(catalog: Catalog, oid: Any) -> bool:
+    """Whether a table is meant by its name alone: those of schemas are not."""
+    return "." not in (catalog.name_of("regclass", int(oid)) or "")
+
+
 def _strict(act: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is unknown where an argument is."""
     return lambda _, *given: None if any(each is None for each in given) else act(*given)
@@ -412,9 +417,10 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
         ),
         (BOOL, lambda *_: False),
     ),
+    "pg_table_is_visible": (BOOL, _is_visible),
     **dict.fromkeys(
         (
-            "pg_table_is_visible", "pg_type_is_visible", "pg_function_is_visible", "pg_collation_is_visible",
+            "pg_type_is_visible", "pg_function_is_visible", "pg_collation_is_visible",
             "pg_opclass_is_visible", "pg_operator_is_visible", "pg_opfamily_is_visible",
             "pg_conversion_is_visible", "pg_statistics_obj_is_visible", "pg_ts_config_is_visible",
         ),

@@ -256,9 +256,26 @@ class Statements:
             )
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
+        self._check_path(found.tree, knobs)
         used = values[: parameters.count(sql)]
         given = tuple(plain(value) for value in used)
         return Wanted(bare(sql), **price, parameters=given, statement=found.statement)
+
+    def _check_path(self, tree: Node, knobs: SessionSettings) -> None:
+        """Refuse a name without a schema that the session's search_path would look for in another one."""
+        schemas = [each.strip().strip('"').lower() for each in knobs.show("search_path").split(",")]
+        others = schemas[: schemas.index("public")] if "public" in schemas else schemas
+        own = {table.name.lower(): table.name for table in self.desk.database.policy.tables}
+        named = {each.alias.lower() for each in tree.walk() if each.kind == "CTE"}
+        for node in tree.walk():
+            if node.kind != "Table" or node.this.kind != "Identifier" or node.arguments.get("in_schema"):
+                continue
+            called = node.name.lower()
+            meant = [own[f"{each}.{called}"] for each in others if f"{each}.{called}" in own]
+            if meant and called not in named:
+                told = "search_path is not followed: a table without a schema is one of the schema public"
+                hint = f"Write {meant[0]}, or: SET search_path = public"
+                raise StatementRefused("0A000", told, hint, "Nothing was spent and no row was read.")
 
     def _notice(self, shown: Answered, rows: list[dict[str, Any]], knobs: SessionSettings) -> None:
         """What it cost and how wrong it may be."""
@@ -694,7 +711,8 @@ def _is_catalog(table: Node, own: set[str], named: set[str]) -> bool:
         called = inner.text() or inner.called
         return any(word in called.lower() for word in ("series", "unnest", "explode", "pg_", "array"))
     name = table.name.lower()
-    return not schema and name not in own and (name in named or name.startswith("pg_"))
+    is_known = bool(schema) or bool(table.arguments.get("in_schema")) or name in own
+    return not is_known and (name in named or name.startswith("pg_"))
 
 
 def _errors(shown: Answered, rows: list[dict[str, Any]], level: str) -> str:
