@@ -605,7 +605,7 @@ def test_a_charge_that_was_never_released_is_counted_once(tmp_path: Path) -> Non
 def test_at_most_so_much_is_planned_at_once(tmp_path: Path) -> None:
     made = desk(hospital(tmp_path), deadlines=False)
     ana = caller(made)
-    sums = [f"SUM(age + {n}) AS s{n}" for n in range(MEASURES + 1)]
+    sums = [f"SUM(GREATEST(age, {n})) AS s{n}" for n in range(MEASURES + 1)]
     many = Wanted(f"SELECT {', '.join(sums)} FROM patients", epsilon="1")
     with pytest.raises(sf.Unsupported, match="the limit is 100"):
         asyncio.run(made.explain(ana, many))

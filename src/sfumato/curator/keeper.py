@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import zoneinfo
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -83,8 +84,11 @@ class Keeper:
 
     @property
     def today(self) -> datetime.date:
-        """The day by the clock of the ledger: what CURRENT_DATE means in a question that is asked now."""
-        return datetime.datetime.fromtimestamp(self.ledger.chain.now() / SECOND, datetime.UTC).date()
+        """The day, where the policy says, by the clock of the ledger: what CURRENT_DATE means in a question
+        that is asked now."""
+        zone = self.policy.time_zone
+        where = zoneinfo.ZoneInfo(zone) if zone else datetime.UTC
+        return datetime.datetime.fromtimestamp(self.ledger.chain.now() / SECOND, where).date()
 
     def alike(self, table: str, column: str) -> int:
         """How many rows of a public table have the same value of a column, at most; of none, its rows."""

@@ -532,6 +532,9 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
     together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
     notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
+    if plan.today is not None:
+        told = f"The current date is {plan.today} here; on another day this is a new question"
+        notes.append(f"{told} with its own price.")
     cut: list[str] = []
     for measure in plan.measures:
         cut += [said for said in _cuts(measure, plan) if said not in cut]

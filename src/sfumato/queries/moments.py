@@ -149,6 +149,7 @@ def today(reader: RowReader, node: Node) -> Scalar | None:
         return None
     if reader.text.today is None:
         reader.text.refuse(node, "the current date is not known here", "Write the date: DATE '2024-01-31'")
+    reader.text.days.append(reader.text.today)
     return constant(reader.text.today, "date")
 
 

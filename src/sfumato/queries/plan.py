@@ -19,6 +19,7 @@ from sfumato.queries.relations import scalars_of
 from sfumato.queries.shown import Chosen, Expression, KeyOf
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Iterator
 
     from sfumato.queries.declared import Value
@@ -155,6 +156,7 @@ class Plan:
     repairs: tuple[str, ...] = ()  # what in it was once read otherwise, and wrongly
     outer: Outer | None = None  # what is shown instead of its rows
     beside: tuple[Plan, ...] = ()  # further questions that this is made of
+    today: datetime.date | None = None  # if its text speaks of the day on which it is asked
 
     @property
     def columns(self) -> tuple[ResultColumn, ...]:

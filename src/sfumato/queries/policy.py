@@ -11,6 +11,7 @@ import datetime
 import math
 import re
 import tomllib
+import zoneinfo
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -74,6 +75,7 @@ class Policy:
         tuple[str, int], ...
     ] = ()  # about how many rows tables have; deadlines of a server rest on it
     called: str = ""  # what the data are called, wherever they lie
+    time_zone: str = ""  # where it is decided which day it is; UTC
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
 
@@ -190,8 +192,9 @@ class _PolicyReader:
         self.known(data, (), {"name", "source", "budget", "tables", "promise", "units"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
-        self.known(source, ("source",), {"duckdb", "parquet", "prepared", "name"})
-        engines = [each for each in source if each not in ("prepared", "name")]
+        beside = {"prepared", "name", "time_zone"}
+        self.known(source, ("source",), {"duckdb", "parquet"} | beside)
+        engines = [each for each in source if each not in beside]
         if len(engines) > 1:
             advice = 'Keep one of: duckdb = "your.duckdb", parquet = "a_folder"'
             raise self.error(("source",), "it names two sources", advice)
@@ -219,6 +222,7 @@ class _PolicyReader:
             else self.file.parent / copy,
             automatic=is_automatic,
             called=self.string(source, ("source", "name"), None) if "name" in source else "",
+            time_zone=self.time_zone(source),
             sizes=tuple(
                 (table, self.size(("tables", table, "rows"), body["rows"]))
                 for table, body in tables.items()
@@ -259,6 +263,22 @@ class _PolicyReader:
             advice = f'Add a line, such as: others = ["{missing[0]}"]'
             raise self.error(("units",), f"{missing[0]!r} is missing", advice)
         return tuple((name, tuple(listed)) for name, listed in given.items())
+
+    def time_zone(self, source: dict[str, Any]) -> str:
+        """The zone in whose days CURRENT_DATE is read."""
+        if "time_zone" not in source:
+            return ""
+        where = ("source", "time_zone")
+        name = self.string(source, where, None)
+        try:
+            return str(zoneinfo.ZoneInfo(name))
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            close = nearest(name, sorted(zoneinfo.available_timezones()))
+            advice = (
+                f"Did you mean {close[0]}?" if close else 'Write for example: time_zone = "Europe/Berlin"'
+            )
+            told = f"{name!r} is not a time zone that this machine knows"
+            raise self.error(where, told, advice) from None
 
     def promises(self, given: Any, policy: Policy) -> tuple[Promise, ...]:
         example = '[[promise]] with secret = "table.column", within = 2 and advantage = "0.10"'

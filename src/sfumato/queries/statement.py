@@ -70,7 +70,8 @@ class Statement:
         text = Text(self.written, policy, self.today, reading)
         try:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
-            return ask(found, text, measuring, self.part)
+            plan = ask(found, text, measuring, self.part)
+            return replace(plan, today=text.days[0]) if text.days else plan
         except Missing as missing:
             text.refuse(
                 missing.node, f"{word(missing.node)} is missing an argument", "Give all of its arguments."
