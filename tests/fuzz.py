@@ -96,7 +96,9 @@ class World:
 
 def world(text: str, columns: dict[str, str], keys: dict[tuple[str, str], tuple[Value, ...]]) -> World:
     """The policy that a text declares; `keys` are what its public tables hold."""
-    policy = policies.parse(text, Path("fuzz.toml")).with_keys(lambda table, column, _: keys[table, column])
+    policy = policies.parse(text, Path("fuzz.toml")).with_keys(
+        lambda table, column, _kind, _most: keys.get((table, column), ())
+    )
     return World(text, policy.with_scales(_scales(columns)), columns)
 
 

@@ -36,7 +36,8 @@ KEPT = Path(__file__).parents[1] / "kept" / "first"
 ASKED = json.loads((KEPT / "asked.json").read_text(encoding="utf-8"))
 # by versions that had forms and units: the second took some decimals for doubles, and names of the third do
 # not always tell them apart
-LATER = [KEPT.parent / name for name in ("second", "second_decimals", "third", "third_comments")]
+LATER = [KEPT.parent / name for name in ("second", "second_decimals", "third", "third_comments", "fourth")]
+COMMENTS = KEPT.parent / "third_comments"
 KEYS = json.loads((KEPT / "keys.json").read_text(encoding="utf-8"))
 NAMES = json.loads((KEPT.parent / "names.json").read_text(encoding="utf-8"))
 
@@ -135,8 +136,8 @@ def test_what_a_later_kept_ledger_read_wrongly_is_marked_and_answers_nothing(
 
 
 def test_a_question_that_was_read_wrongly_is_known_in_every_spelling(tmp_path: Path) -> None:
-    database = sf.open(laid(tmp_path / "kept", version=LATER[-1]) / "clinic.toml")
-    (each,) = [each for each in told(LATER[-1]) if each.get("ask", {}).get("sql", "").startswith("select")]
+    database = sf.open(laid(tmp_path / "kept", version=COMMENTS) / "clinic.toml")
+    (each,) = [each for each in told(COMMENTS) if each.get("ask", {}).get("sql", "").startswith("select")]
     for sql in (each["ask"]["sql"].upper(), f"{each['ask']['sql']};", f"/* all */ {each['ask']['sql']}"):
         question = database.sql(sql, epsilon="0.5")
         assert f"receipt {each['receipt']}" in str(question.explain())

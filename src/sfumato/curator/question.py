@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
+    from sfumato.queries.declared import Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
@@ -120,7 +121,11 @@ class Question(Asked):
 
     def keys_of(self, reading: int) -> tuple[str, ...]:
         """What it was known by while SQL was understood so."""
-        return self.database.names.keys(self._declared(self.statement, reading), self.tuned_for, reading)
+        try:
+            then = self._declared(self.statement, reading)
+        except QueryRefused:  # what was refused then has no other names
+            return self.keys
+        return self.database.names.keys(then, self.tuned_for, reading)
 
     def is_meant_by(self, text: str, reading: int) -> bool:
         """Whether a text of the history, as it was once understood, is this question.
@@ -152,6 +157,10 @@ class Question(Asked):
         statement = replace(statement, part=None if self.statement is None else self.statement.part)
         return statement.plan(self.policy, self.database.measuring, reading=reading)
 
+    def _groups(self, reading: int) -> list[tuple[Value, ...] | None]:
+        """Which groups there are, as it was once understood."""
+        return [key.values for key in self._declared(self.statement, reading).keys]
+
     def formerly(self, plans: Sequence[Plan]) -> str:
         """What it was known by before questions had a stored form."""
         return self.database.names.former(plans[0])
@@ -172,11 +181,13 @@ class Question(Asked):
     def meant(self, meaning: list[Any], reading: int) -> Plan | None:
         """The plan by which stored integers are read, if they are an answer to it."""
         meaning = former.unmarked(meaning)
-        if meaning == self.meaning and (reading == notation.READING or tell_apart(self.plan.values)):
+        is_read = reading == notation.READING or self._groups(reading) == self._groups(notation.READING)
+        ways = (notation.READING, reading) if is_read else (reading,)
+        if is_read and meaning == self.meaning and (reading == ways[0] or tell_apart(self.plan.values)):
             return self.plan
         if self.fitting is None or self.statement is None:
             return None
-        for way in dict.fromkeys((notation.READING, reading)):  # casts were left out of some values
+        for way in dict.fromkeys(ways):  # casts were left out of some values
             values = self.statement.plan(self.fitting, self.database.measuring, reading=way).values
             if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
                 return self.statement.plan(self.fitting, lambda *_, found=measures: found, reading=way)

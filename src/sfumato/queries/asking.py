@@ -21,6 +21,7 @@ from sfumato.queries.expressions import (
     constant,
     parts_of,
     possible,
+    with_listed,
 )
 from sfumato.queries.folding import NOTHING, ONE
 from sfumato.queries.grouping import hide_largest, narrowed, private_key, set_of, sets_of
@@ -306,13 +307,16 @@ class Asking:
             self.text.refuse(node, "each group would be rows of one person", advice)
         if isinstance(found, Constant):
             self.text.refuse(node, "GROUP BY takes columns and expressions of them", "Leave it out.")
-        values = narrowed(found, conditions, possible(found))
+        values, is_listed = narrowed(found, conditions, possible(found)), False
+        if values is None:
+            values = possible(with_listed(found, self.text.policy.values_of))
+            is_listed = values is not None
         if not values and not grouping(found.domain):
             advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
         if values == ():
             self.text.refuse(node, "there is no value to group by", "Group by something else.")
-        return private_key(found) if values is None else Key(found, values)
+        return private_key(found) if values is None else Key(found, values, is_listed)
 
     # Aggregates ---------------------------------------------------------------------------------------
 

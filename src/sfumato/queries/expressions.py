@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries.functions import DAYS, Null, Outcome, apply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sfumato.queries.declared import Kind, Tuned, Value
 
 LARGEST = 1 << 53  # a number in an expression stays below this, where every integer is a double
@@ -57,6 +59,7 @@ class Domain:
     required: bool = False  # a row without it counts as one at the lower bound
     scale: int | None = None  # how many decimals a number has at most, if SQL computes with it exactly
     held: Literal["", "decimal", "double"] = ""  # what SQL holds a whole number in, if not in an integer
+    listed: tuple[str, str] | None = None  # the public table and column that has all of its values
 
     def __post_init__(self) -> None:
         """Bounds in the wrong order would hold for no value, and everything derived from them be wrong."""
@@ -227,6 +230,16 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
         case "coalesce":
             return _union(list(expression.arguments))
     return _listed(expression.domain)
+
+
+def with_listed(expression: Scalar, values: Callable[[str, str], tuple[Value, ...] | None]) -> Scalar:
+    """The expression with keys for the columns of public tables that nobody declared keys for."""
+    match expression:
+        case Field(_, domain) if domain.keys is None and domain.listed is not None:
+            return replace(expression, domain=replace(domain, keys=values(*domain.listed)))
+        case Call(_, arguments):
+            return replace(expression, arguments=tuple(with_listed(each, values) for each in arguments))
+    return expression
 
 
 def _stepped(expression: Call) -> tuple[Value, ...] | None:

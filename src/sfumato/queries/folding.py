@@ -92,8 +92,9 @@ def fold_domain(reader: Reader, node: Node, function: Total, value: Scalar | Non
     if function in ("any", "every"):
         return Domain("boolean")
     if function in ("min", "max"):
-        keys = value.domain.keys if node.kind == "AnyValue" else None  # of MIN since before: other names
-        return replace(value.domain, keys=keys, required=False, tuned=None)
+        of = value.domain
+        keys, listed = (of.keys, of.listed) if node.kind == "AnyValue" else (None, None)  # as since before
+        return replace(of, keys=keys, listed=listed, required=False, tuned=None)
     try:
         low, high = bounds(value)
     except Unusable as reason:

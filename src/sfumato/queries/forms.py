@@ -83,8 +83,11 @@ def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> 
 
 
 def _tells(plan: Plan) -> bool:
-    """Whether it computes where decimals and doubles differ: on a row, or over rows of a person."""
-    return is_exact(plan.scalars) or any(_adds_numbers(each) for _, each in folds_of(plan.relation))
+    """Whether it computes where decimals and doubles differ: on a row, or over rows of a person. Of what is
+    wanted, too, where it is measured as a part of something else."""
+    return is_exact([*plan.scalars, *plan.values]) or any(
+        _adds_numbers(each) for _, each in folds_of(plan.relation)
+    )
 
 
 def _adds_numbers(fold: Folded) -> bool:
@@ -161,9 +164,10 @@ def unit(owner: Owner | None) -> Form:
 
 
 def key(each: Key, write: Writing) -> Form:
-    """What is grouped by, with its public values in their order."""
-    values = None if each.values is None else [value(one) for one in each.values]
-    return [write(each.expression), values]
+    """What is grouped by, with its public values in their order. Those of public tables were private keys
+    before they were listed: that means the same."""
+    is_told = each.values is not None and not (each.is_listed and write is meant)
+    return [write(each.expression), [value(one) for one in each.values or ()] if is_told else None]
 
 
 def wanted(aggregates: Sequence[Aggregate], write: Writing) -> Form:

@@ -38,7 +38,8 @@ IN_ANY_ORDER = ("and", "or")
 # How SQL is understood and questions are named, noted with every charge: 0 before there were forms; 1 while
 # whole numbers beside decimals were taken for doubles, and whole doubles for integers; 2 while names did not
 # always tell decimals from doubles; 3 while decimals of more than 15 digits were compared as doubles; 4 while
-# a person's average of whole numbers was cut to a whole number.
+# a person's average of whole numbers was cut to a whole number, and values of public tables were private keys
+# unless they were declared.
 READING = 5
 EXACTLY = "exactly"  # beside a function that computes with decimals
 EXACT_POWERS = 22  # powers of ten up to this one are doubles

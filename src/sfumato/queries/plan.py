@@ -37,6 +37,7 @@ class Key:
 
     expression: Scalar
     values: tuple[Value, ...] | None
+    is_listed: bool = False  # by a public table, without a declaration
 
 
 # What is asked for: aggregates as SQL means them -----------------------------------------------------

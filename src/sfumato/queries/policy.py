@@ -12,8 +12,9 @@ import math
 import re
 import tomllib
 import zoneinfo
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from sfumato.queries.declared import (
     named,
     split,
 )
+from sfumato.queries.expressions import MOST_LISTED
 from sfumato.queries.promises import promise_of
 from sfumato.queries.units import units_of
 
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.promises import Promise
+
+    Listing = Callable[[str, str], tuple[Value, ...] | None]
+    ReadKeys = Callable[[str, str, Kind, int | None], tuple[Value, ...]]
 
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
@@ -51,6 +56,11 @@ RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
 
 _PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
+
+
+def _listed(values: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    """Values as they are listed without a declaration; None if they are too many, or cannot be keys."""
+    return values if len(values) <= MOST_LISTED and not problem_with_keys(values, "text") else None
 
 
 def copy_of(file: Path) -> Path:
@@ -78,6 +88,7 @@ class Policy:
     time_zone: str = ""  # where it is decided which day it is; UTC
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
+    listing: Listing | None = field(default=None, compare=False)  # how values of public columns are found
 
     @property
     def database(self) -> Path:
@@ -93,6 +104,10 @@ class Policy:
         """The columns that name somebody else than the person whose row it is."""
         return [(table, each) for table in self.tables for each in table.columns if each.refers is not None]
 
+    def values_of(self, table: str, column: str) -> tuple[Value, ...] | None:
+        """The values of a text column of a public table; None if there are too many to list."""
+        return None if self.listing is None else self.listing(table, column)
+
     def names_person(self, table: DeclaredTable, column: str) -> bool:
         """Whether a column holds the person whose row it is, or refers to a column that does."""
         if table.public or column != table.unit:
@@ -105,13 +120,14 @@ class Policy:
         here, there = table.column(column), other.column(table.through[1])
         return here is not None and there is not None and here.kind == there.kind
 
-    def with_keys(self, read: Callable[[str, str, Kind], tuple[Value, ...]]) -> Policy:
-        """The policy with every `keys = "table.column"` replaced by the values of that public table."""
+    def with_keys(self, read: ReadKeys) -> Policy:
+        """The policy with every `keys = "table.column"` replaced by the values of that public table; values
+        of other texts of public tables are read when they are grouped by."""
 
         def filled(table: DeclaredTable, column: DeclaredColumn) -> DeclaredColumn:
             if column.keys_from is None:
                 return column
-            keys = read(*column.keys_from, column.kind)
+            keys = read(*column.keys_from, column.kind, None)
             if problem := problem_with_keys(keys, column.kind):
                 where = f"tables.{table.name}.columns.{column.name}.keys"
                 raise PolicyError(
@@ -120,7 +136,8 @@ class Policy:
             return replace(column, keys=keys)
 
         tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
-        return replace(self, tables=tables)
+        listing = cache(lambda table, column: _listed(read(table, column, "text", MOST_LISTED + 1)))
+        return replace(self, tables=tables, listing=listing)
 
     def with_scales(self, scales: Mapping[tuple[str, str], int]) -> Policy:
         """The policy with the decimals that its number columns have in the engine."""

@@ -151,9 +151,10 @@ class FromReader:
             unit: Literal["own", "refers", ""] = "own" if own else ""
             if not own and self.text.policy.names_person(table, column.name):
                 unit = "refers"
-            columns[column.name] = Field(
-                f"t{number}.{name}", domain_of(column, self.text.reading), unit, (table.name, column.name)
-            )
+            domain, origin = domain_of(column, self.text.reading), (table.name, column.name)
+            if table.public and column.kind == "text" and column.keys is None and self.text.reading > 4:
+                domain = replace(domain, listed=origin)
+            columns[column.name] = Field(f"t{number}.{name}", domain, unit, origin)
         return FromItem(alias, columns, relation)
 
     def number(self, node: Node) -> int:
@@ -320,7 +321,7 @@ class FromReader:
         elsewhere: as the least or the greatest of them is."""
         operator, value, inner = unlike
         number, call = self.number(node), self.reader.call
-        domain = replace(inner.domain, keys=None, required=False, tuned=None)
+        domain = replace(inner.domain, keys=None, listed=None, required=False, tuned=None)
         low, high = (Field(f"t{number}.{i}", domain) for i in range(2))
         holds = {
             "<>": lambda: self.reader.all_of(

@@ -125,15 +125,15 @@ class DuckDB:
         }
         return {name: scale for name, scale in found.items() if scale is not None}
 
-    def keys(self, table: str, column: str, kind: Kind) -> tuple[Value, ...]:
-        """The distinct values of a column of a *public* table, sorted."""
+    def keys(self, table: str, column: str, kind: Kind, most: int | None = None) -> tuple[Value, ...]:
+        """The distinct values of a column of a *public* table, sorted; so many of them at most."""
         real = {found.name: found.kind for found in self.schema().get(table, ())}
         if real.get(column) != kind:
             raise SourceError(
                 f'keys = "{table}.{column}" must name a column of type {kind} of a table in '
                 f"{self.path}, like the column that takes its keys from it. Correct it, or list the keys."
             )
-        return tuple(row[0] for row in self._public(table, public.keys(table, column, kind)))
+        return tuple(row[0] for row in self._public(table, public.keys(table, column, kind, most)))
 
     def counted(
         self, table: str, columns: tuple[tuple[str, Kind], ...]

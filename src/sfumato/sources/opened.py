@@ -57,8 +57,8 @@ class Automatic:
     def scales(self) -> dict[tuple[str, str], int]:
         return self._tables.scales()
 
-    def keys(self, table: str, column: str, kind: Kind) -> tuple[Value, ...]:
-        return self._tables.keys(table, column, kind)
+    def keys(self, table: str, column: str, kind: Kind, most: int | None = None) -> tuple[Value, ...]:
+        return self._tables.keys(table, column, kind, most)
 
     def counted(
         self, table: str, columns: tuple[tuple[str, Kind], ...]

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 SANE = "{0} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
 
 
-def keys(table: str, column: str, kind: Kind) -> str:
-    """The different values of a column, in order."""
+def keys(table: str, column: str, kind: Kind, most: int | None = None) -> str:
+    """The different values of a column, in order; so many of them at most."""
     field = _read_as(column, kind)
     sane = f" AND {SANE.format(field)}" if kind == "date" else ""
-    return f"SELECT DISTINCT {field} FROM {quoted(table)} AS t WHERE {field} IS NOT NULL{sane} ORDER BY 1"
+    found = f"SELECT DISTINCT {field} FROM {quoted(table)} AS t WHERE {field} IS NOT NULL{sane}"
+    return f"{found} ORDER BY 1" if most is None else f"SELECT * FROM ({found} LIMIT {most}) ORDER BY 1"
 
 
 def counted(table: str, columns: tuple[tuple[str, Kind], ...]) -> str:

@@ -40,8 +40,8 @@ class Source(Protocol):
     def scales(self) -> dict[tuple[str, str], int]:
         """How many decimals the columns have that are no doubles."""
 
-    def keys(self, table: str, column: str, kind: Kind) -> tuple[Value, ...]:
-        """The distinct values of a column of a *public* table, sorted."""
+    def keys(self, table: str, column: str, kind: Kind, most: int | None = None) -> tuple[Value, ...]:
+        """The distinct values of a column of a *public* table, sorted; so many of them at most."""
 
     def counted(
         self, table: str, columns: tuple[tuple[str, Kind], ...]

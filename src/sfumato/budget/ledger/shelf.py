@@ -31,7 +31,10 @@ ROUNDED, WIDENED = Fraction(1, 10**4), Fraction(1, 100)  # what was asked is abo
 EARLIER = {
     0: ("body NOT LIKE ?", '%"asked":[[%'),
     1: ("body LIKE ? AND body NOT LIKE ?", '%"asked":[[%', '%"reading":%'),
-    2: ("body LIKE ? OR body LIKE ?", '%"reading":2,%', '%"reading":2}%'),
+    **{
+        reading: ("body LIKE ? OR body LIKE ?", f'%"reading":{reading},%', f'%"reading":{reading}}}%')
+        for reading in (2, 3, 4)
+    },
 }
 STORED = "EXISTS (SELECT 1 FROM entries r WHERE r.topic = 'release/' || CAST(c.number AS TEXT) || '/0')"
 
