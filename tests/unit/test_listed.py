@@ -103,6 +103,7 @@ def test_what_was_private_means_the_same(db: sf.Database) -> None:
     question = db.sql(f"SELECT region, COUNT(*) {JOINED} GROUP BY region", epsilon=1, delta="1e-6")
     assert question.keys_of(4) != question.keys
     assert question.was_meant(4)
+    assert question.statement is not None
     then = question.statement.plan(db.policy, reading=4)
     assert then.private_keys
     assert forms.meaning(then, db.policy) == forms.meaning(question.declared, db.policy)

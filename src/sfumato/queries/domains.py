@@ -423,34 +423,34 @@ def kept_letters(count: Scalar) -> int | None:
     return None
 
 
-def longest(text: Scalar) -> int | None:
-    """How many letters a text has at most, where that is public."""
+def longest(text: Scalar, digits: int = 40) -> int | None:
+    """How many letters a text has at most, where that is public; `digits` for numbers without bounds."""
     match text:
         case Constant(value):
             return 0 if value is None else len(str(value))
         case Field(_, domain):
             return None if domain.keys is None else max(len(str(key)) for key in domain.keys)
         case Call("left" | "right" | "substring", (inner, *_, Constant() as count)):
-            known, most = longest(inner), kept_letters(count)
+            known, most = longest(inner, digits), kept_letters(count)
             return known if most is None else most if known is None else min(known, most)
         case Call("to text", (inner,)):
             if inner.domain.kind == "integer" and inner.domain.low is None:
-                return 40
-            return {"integer": 20, "boolean": 5, "date": 10}.get(inner.domain.kind, longest(inner))
+                return digits
+            return {"integer": 20, "boolean": 5, "date": 10}.get(inner.domain.kind, longest(inner, digits))
         case Call("trim" | "strip" | "nullif" | "split part" | "regexp extract", (inner, *_)):
-            return longest(inner)
+            return longest(inner, digits)
         case Call("concat", parts):
-            lengths = [longest(each) for each in parts]
+            lengths = [longest(each, digits) for each in parts]
             return None if None in lengths else sum(each or 0 for each in lengths)
         case Call("case", (*pairs, otherwise)):
-            return _most_letters([*pairs[1::2], otherwise])
+            return _most_letters([*pairs[1::2], otherwise], digits)
         case Call("coalesce" | "least" | "greatest", parts):
-            return _most_letters(parts)
+            return _most_letters(parts, digits)
     return None
 
 
-def _most_letters(parts: Sequence[Scalar]) -> int | None:
-    lengths = [longest(each) for each in parts]
+def _most_letters(parts: Sequence[Scalar], digits: int) -> int | None:
+    lengths = [longest(each, digits) for each in parts]
     return None if None in lengths else max(each or 0 for each in lengths)
 
 

@@ -58,12 +58,15 @@ def question(plan: Plan, policy: Policy, place: str, *, tune: str = "", reading:
     `tune` is what was asked to be spent on caps, where the question itself pays for them. An earlier reading
     gives the name that was written then.
     """
-    return digest(_form(plan, policy, place, {1: scalar, 2: former.marked}.get(reading, exact), tune))
+    write = {1: scalar, 2: former.marked}.get(reading, exact)
+    return digest(
+        _form(plan, policy, place, write, tune) | _flags(averages=reading > 4 and averages_finely(plan))
+    )
 
 
 def meaning(plan: Plan, policy: Policy) -> str:
     """Names what a plan means, by whatever reading it was made: equal for plans that ask for the same."""
-    return digest(_form(plan, policy, "", meant, ""))
+    return digest(_form(plan, policy, "", meant, "") | _flags(averages=averages_finely(plan)))
 
 
 def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> Form:
@@ -78,7 +81,6 @@ def _form(plan: Plan, policy: Policy, place: str, write: Writing, tune: str) -> 
         "keys": [key(each, write) for each in plan.keys],
         "wanted": wanted(plan.wanted, write) if plan.wanted else [each.form for each in plan.measures],
     }
-    form |= _flags(averages=averages_finely(plan))
     return {**form, "tune": tune} if tune else form
 
 

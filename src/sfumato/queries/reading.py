@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.queries import letters, moments, notation
-from sfumato.queries.domains import MOST_COPIES_ASKED, call, copies_in, joined
+from sfumato.queries.domains import MOST_COPIES_ASKED, call, copies_in, joined, longest
 from sfumato.queries.expressions import (
     Call,
     Constant,
@@ -115,6 +115,9 @@ class Reader:
         self.check_decimals(node, function, arguments)
         if function == "%" and self.text.reading == 1:
             found = replace(found, domain=replace(found.domain, held=""))
+        if function == "length" and self.text.reading < 5 and found.domain.high is not None:
+            most = longest(arguments[0], 20)  # HUGEINT has more digits
+            found = replace(found, domain=replace(found.domain, high=Fraction(most or 0)))
         if (repair := once_wrong(found)) is not None:
             self.repaired.add(repair)
         return found

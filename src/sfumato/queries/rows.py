@@ -660,11 +660,12 @@ class FromReader:
                 "DISTINCT and GROUP BY in a subquery would mix rows of different people",
                 "Select the column that names the person as well.",
             )
-        by = list(dict.fromkeys(each for each in columns.values() if not is_person(each)))
+        names_person = is_person if self.text.reading > 4 else is_own
+        by = list(dict.fromkeys(each for each in columns.values() if not names_person(each)))
         number = self.number(node)
         shown: dict[str, Scalar] = {}
         for name, each in columns.items():
-            if is_person(each):
+            if names_person(each):
                 shown[name] = _unit(each, number)
             else:
                 place = by.index(each)
@@ -722,7 +723,8 @@ class FromReader:
         columns: dict[str, Scalar] = {}
         listed: list[tuple[Scalar, Scalar]] = []
         for (name, a), b in zip(first.columns.items(), second.columns.values(), strict=True):
-            if is_person(a) and is_person(b) and a.domain.kind == b.domain.kind:
+            are_people = all(map(is_person if text.reading > 4 else is_own, (a, b)))
+            if are_people and a.domain.kind == b.domain.kind:
                 columns[name] = _unit(a, number)
                 continue
             try:
