@@ -71,6 +71,19 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 QUESTIONS = (
+    "SELECT region, COUNT(*) AS n, n * 2 AS twice, twice + N AS thrice FROM sales GROUP BY region ORDER BY "
+    "thrice",
+    "SELECT CASE WHEN amount < 50 THEN 'low' ELSE 'high' END AS band, COUNT(*) AS c, SUM(amount) AS s, "
+    "s / c AS mean FROM sales WHERE band <> 'none' GROUP BY band ORDER BY band",
+    "SELECT SUM(c) FROM (SELECT amount * 2 AS b, b + 1 AS c FROM sales WHERE b > 10)",
+    "SELECT AVG(d) FROM (SELECT buyer, SUM(amount) AS s, COUNT(*) AS n, s - n AS d FROM sales GROUP BY "
+    "buyer)",
+    "SELECT SUM(e) FROM (SELECT buyer, ROW_NUMBER() OVER (PARTITION BY buyer ORDER BY day, amount) AS r, "
+    "r * 2 AS e FROM sales QUALIFY r < 3)",
+    "WITH q AS (SELECT region, COUNT(*) AS n FROM sales GROUP BY region) SELECT region, n * 2 AS m, "
+    "m + 1 AS k, SUM(m) OVER () AS t, m / t AS share FROM q WHERE m > 0 ORDER BY k",
+    "SELECT region AS kind, kind, COUNT(*) AS n FROM sales GROUP BY region, sales.kind ORDER BY 1, 2",
+    "SELECT amount % 3 AS amount, amount % 2 AS rest, COUNT(*) AS n FROM sales GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT MIN(day), MAX(day) FROM sales",
     "SELECT region, MAX(day) - MIN(day) AS days, MIN(day) AS a FROM sales GROUP BY region ORDER BY region",
     "SELECT ROUND(GEOMEAN(amount + 1), 2) AS g, SUM(DISTINCT amount) AS s FROM sales",

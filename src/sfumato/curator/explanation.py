@@ -70,7 +70,8 @@ class Explanation:
             return {
                 column.name: self._error_above(column.trace)
                 for column in self.plan.outer.query.columns
-                if column.trace is not None or (column.noisy and column.kind in ("integer", "number"))
+                if not column.end
+                and (column.trace is not None or (column.noisy and column.kind in ("integer", "number")))
             }
         return {
             output.name: self._error(output.expression)

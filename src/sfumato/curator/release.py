@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sfumato.curator.linear import Ends
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.declared import Kind, Value
+    from sfumato.queries.made import End
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Outer
     from sfumato.queries.relations import Join
@@ -338,7 +339,7 @@ class Release:
 
     def _grid(self, level: str | float | Fraction) -> tuple[list[str], list[list[str]], list[bool]]:
         rows, decimals = self._rounded(level)
-        headers: list[str] = []
+        ends, headers = self._ends(), list[str]()
         left: list[bool] = []
         for column in self.plan.columns:
             number = column.kind in ("integer", "number") and not isinstance(column.expression, KeyOf)
@@ -349,27 +350,40 @@ class Release:
             line: list[str] = []
             for column in self.plan.columns:
                 name = column.name
+                if name in ends:
+                    line.append(show.number(row[name], decimals[name]))
+                    continue
                 if not column.has_interval:
                     is_total = row[name] is None and isinstance(column.expression, KeyOf)
                     line.append("(all)" if is_total else "" if row[name] is None else str(row[name]))
                     continue
-                ends = ("", "_low", "_high")
-                value, low, high = (show.number(row[name + end], decimals[name]) for end in ends)
+                value, low, high = (
+                    show.number(row[name + end], decimals[name]) for end in ("", "_low", "_high")
+                )
                 line += [value, f"[{low}, {high}]"]
             body.append(line)
         return headers, body, left
 
     # Inside -------------------------------------------------------------------------------------------
 
+    def _ends(self) -> dict[str, End]:
+        """The columns that show an end of their interval, and which."""
+        outer = self.plan.outer
+        return {} if outer is None else {each.name: each.end for each in outer.query.columns if each.end}
+
     def _rounded(self, level: str | float | Fraction) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """The rows as they are shown, and how many decimals each number has."""
         table = self.exact(level)
         decimals = self._decimals(table)
+        ends = self._ends()
         rows: list[dict[str, Any]] = []
         for row in table:
             flat: dict[str, Any] = {}
             for name, cell in row.items():
-                if isinstance(cell, Cell):
+                if isinstance(cell, Cell) and name in ends:
+                    end, sign = (cell.low, -1) if ends[name] == "low" else (cell.high, +1)
+                    flat[name] = _outward(end, decimals[name], sign)
+                elif isinstance(cell, Cell):
                     flat[name] = _nearest(cell.value, decimals[name])
                     flat[f"{name}_low"] = _outward(cell.low, decimals[name], -1)
                     flat[f"{name}_high"] = _outward(cell.high, decimals[name], +1)

@@ -31,7 +31,7 @@ from sfumato.queries.reading import COMPARISONS, Reader, is_own
 from sfumato.queries.relations import Where
 from sfumato.queries.rewrite import Rewriting, grouping, rewrite
 from sfumato.queries.rows import FromReader
-from sfumato.queries.scopes import Scope, grouped, positional
+from sfumato.queries.scopes import Scope, grouped, positional, rows_alone, spelled_out
 from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, KeyOf, Number
 from sfumato.queries.spelling import instead_of
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
@@ -109,6 +109,7 @@ class Asking:
                 advice,
             )
         relation, self.scope = rows.of(select, {})
+        self.select = spelled_out(select, self.scope.names(), text)
         if relation.public:
             told = "the query asks only about public tables"
             text.refuse(select["from_"], told, "They need no noise: read them from the source directly.")
@@ -140,10 +141,8 @@ class Asking:
     def below(self, rows: FromReader, named: dict[str, Node]) -> tuple[Plan, list[Aggregate]]:
         """The question that stands below what is shown: with keys k0, ... and aggregates a0, ..."""
         select, self.is_below = self.select, True
-        kept = {
-            name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")
-        }
-        relation, self.scope = rows.of(Node("Select", kept, select.start, select.end), named)
+        relation, self.scope = rows.of(rows_alone(select), named)
+        self.select = spelled_out(select, self.scope.names(), self.text)
         self.keys, sets = self.read_keys(relation)
         found: dict[Aggregate, Node] = {}
         for node in self.measured():
@@ -555,11 +554,9 @@ class Asking:
             self.text.refuse(node, "* would show rows", _ROWS)
         if node.kind == "Column":
             self.refuse_column(node)
-        if (told := instead_of(node)) is not None:
-            self.text.refuse(node, *told)
+        told = f"{word(node)} is not supported in SELECT", "Use keys, numbers and aggregates."
         try:
-            problem = f"{word(node)} is not supported in SELECT"
-            self.text.refuse(node, problem, "Use keys, numbers and aggregates.")
+            self.text.refuse(node, *(instead_of(node) or told))
         except Unsupported as refusal:
             refusal.is_shown_elsewhere = True
             raise

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sfumato.queries.shown import Expression
 
 MadeKind = Literal["integer", "number", "text", "boolean", "date", "timestamp", "interval", "null"]
+End = Literal["", "low", "high"]  # of an interval
 
 MOST_DIGITS = 1_000  # bits of a number without noise; with more there is no interval
 MOST_WRITTEN_OUT = 1_000  # queries that one becomes, where those of WITH are written out
@@ -254,6 +255,7 @@ class MadeColumn:
     kind: MadeKind
     noisy: bool = False
     trace: Trace | None = None
+    end: End = ""  # of the interval of its trace, which is shown instead of the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,3 +445,14 @@ def is_added(place: Made | int) -> bool:
     return isinstance(place, Made) and (
         (place.word == "list" and place.over is None) or place.word == "scalar row"
     )
+
+
+def has_end(made: Made | None) -> bool:
+    """Whether an end of an interval is in it."""
+    return made is not None and (made.word == "end" or any(map(has_end, made.parts)))
+
+
+def looks_around(item: tuple[str, Made]) -> bool:
+    """Whether other rows count in a value."""
+    made = item[1]
+    return made.over is not None or any(looks_around(("", each)) for each in made.parts)

@@ -163,7 +163,8 @@ class Plan:
     def columns(self) -> tuple[ResultColumn, ...]:
         """The columns of the result."""
         if self.outer is not None:
-            return tuple(ResultColumn(c.name, c.kind, c.trace is not None) for c in self.outer.query.columns)
+            columns = self.outer.query.columns
+            return tuple(ResultColumn(c.name, c.kind, bool(c.trace) and not c.end) for c in columns)
         return tuple(self._column(output) for output in self.outputs)
 
     def _column(self, output: Output) -> ResultColumn:

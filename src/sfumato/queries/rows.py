@@ -40,7 +40,7 @@ from sfumato.queries.relations import (
     has_one_row,
     prefix,
 )
-from sfumato.queries.scopes import FromItem, Scope, grouped
+from sfumato.queries.scopes import FromItem, Scope, grouped, spelled_out
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FromReader:
         for node in [*source.this.nodes("joins"), *select.nodes("joins")]:
             relation, sources = self.join(node, relation, sources, named)
         scope = Scope(tuple(sources))
-        where = select.get("where")
+        where = spelled_out(select, scope.names(), self.text).get("where")
         if where is not None:
             self.text.allow(where)
             relation = self.where(where.this, relation, scope, named)
@@ -180,6 +180,10 @@ class FromReader:
                 relation = self.exists(inner, relation, scope, named, negated)
             else:
                 kept.append(part)
+        for part in kept:
+            if (found := _aggregate_in(part)) is not None:
+                told = f"{word(found)} cannot stand in WHERE, which picks rows before anything is counted"
+                self.text.refuse(part, told, "Put the condition into HAVING.")
         conditions = [self.reader.condition(part, scope) for part in kept]
         if not conditions:
             return relation
@@ -550,6 +554,7 @@ class FromReader:
         above = ("qualify", "windows") if windows_of(node) else ()
         parts = {name: value for name, value in node.arguments.items() if name not in (*above, "order")}
         relation, rows = self.of(Node("Select", parts, node.start, node.end), named)
+        node = spelled_out(node, rows.names(), self.text)
         node, relation, scope = windowed(self.reader, self.number, node, relation, rows)
         items = self.items(node, rows)
         if node.get("group") is not None or any(self.aggregates(item) for _, item in items):
@@ -757,6 +762,15 @@ def _owner(table: DeclaredTable, text: Text) -> Owner | None:
 
 def _named(node: Node) -> bool:
     return node.kind == "Column" and node.this.kind == "Identifier"
+
+
+def _aggregate_in(node: Node) -> Node | None:
+    """The first aggregate of a condition; those of subqueries are theirs."""
+    if node.kind in AGGREGATES:
+        return node
+    if node.kind in ("Subquery", "Select", "Exists", "Window"):
+        return None
+    return next((found for each in node.parts if (found := _aggregate_in(each)) is not None), None)
 
 
 def _conjuncts(node: Node) -> list[Node]:

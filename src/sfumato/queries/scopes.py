@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from sfumato.queries.syntax import Node
+from sfumato.queries.trees import altered, anew
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sfumato.queries.declared import Kind
     from sfumato.queries.expressions import Constant, Scalar
     from sfumato.queries.relations import Relation
-    from sfumato.queries.syntax import Node, Text
+    from sfumato.queries.syntax import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,58 @@ class RowReader(Protocol):
 
     def as_kind(self, literal: Constant, kind: Kind, node: Node, /) -> Constant:
         """A literal read as the type of what it stands beside."""
+
+
+MOST_SPELLED_OUT = 2_000  # parts of an item, with those that it names
+
+
+def spelled_out(select: Node, columns: Iterable[str], text: Text) -> Node:
+    """The same SELECT with items written out where WHERE or an item after them names them.
+
+    In SELECT x + 1 AS y, 2 * y FROM t WHERE y > 3 a y is x + 1, unless t has a column y.
+    """
+    if not text.reuses or not any(each.kind == "Alias" for each in select.nodes()):
+        return select
+    taken, named, items = {name.lower() for name in columns}, dict[str, Node](), list[Node]()
+    for item in select.nodes():
+        found = _spelled(item, named)
+        if found is not item and sum(1 for _ in found.walk()) > MOST_SPELLED_OUT:
+            told = "the items of SELECT name each other too often"
+            text.refuse(item, told, f"Write it with fewer than {MOST_SPELLED_OUT:,} parts.")
+        items.append(found)
+        if item.kind == "Alias" and item.alias.lower() not in taken:
+            named[item.alias.lower()] = found.this
+            taken.add(item.alias.lower())
+    where = select.get("where")
+    seen = None if where is None else _spelled(where, named)
+    if seen is where and all(a is b for a, b in zip(items, select.nodes(), strict=True)):
+        return select
+    return altered(select, expressions=items, where=seen)
+
+
+def _spelled(node: Node, named: dict[str, Node]) -> Node:
+    """A node in which names stand for what they name; queries in it have names of their own."""
+    if node.kind == "Column":
+        found = named.get(node.name.lower()) if node.get("table") is None else None
+        return node if found is None else anew(node, "Paren", this=found)
+    if node.kind in ("Subquery", "Select", "Exists", "Union", "Intersect", "Except"):
+        return node
+    parts: dict[str, Node | list[Node] | str | bool | None] = {}
+    for name, value in node.arguments.items():
+        if isinstance(value, Node) and (found := _spelled(value, named)) is not value:
+            parts[name] = found
+        elif isinstance(value, list):
+            listed = [_spelled(each, named) for each in value]
+            if any(a is not b for a, b in zip(listed, value, strict=True)):
+                parts[name] = listed
+    return altered(node, **parts)
+
+
+def rows_alone(select: Node) -> Node:
+    """The same FROM and WHERE, and what is selected of them, by whose names WHERE may call it."""
+    names = ("from_", "joins", "where", "expressions")
+    kept = {name: value for name, value in select.arguments.items() if name in names}
+    return Node("Select", kept, select.start, select.end)
 
 
 def grouped(node: Node, items: list[Node], text: Text, scope: Scope) -> Node:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from sfumato.queries import asking
 from sfumato.queries.made import Exactly, MadeSelect
 from sfumato.queries.madewords import AGGREGATING
-from sfumato.queries.syntax import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sfumato.queries.made import Made, MadeQuery
+    from sfumato.queries.syntax import Node
 
 
 def is_empty(query: MadeQuery) -> bool:
@@ -85,11 +86,23 @@ def scalars_in(select: Node) -> Iterator[Node]:
                 yield each
 
 
-def rows_alone(select: Node) -> Node:
-    """The same FROM and WHERE, and nothing else."""
-    kept = {name: value for name, value in select.arguments.items() if name in ("from_", "joins", "where")}
-    return Node("Select", kept, select.start, select.end)
-
-
 def names_before(named: Node) -> dict[str, Node]:
     return {each.text(): each["node"] for each in named.nodes("names")}
+
+
+def named_apart(items: list[tuple[str, Made]], *, is_last: bool) -> list[tuple[str, Made]]:
+    """The items, none called like another; where they are shown, or like an end of its interval."""
+    names = apart([name for name, _ in items], ("", "_low", "_high") if is_last else ("",), is_last)
+    return [(name, made) for name, (_, made) in zip(names, items, strict=True)]
+
+
+def apart(names: list[str], ends: tuple[str, ...], is_last: bool) -> list[str]:
+    """The names, none like another, nor like one with an ending."""
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2 if is_last else 1)))
+        free = next(each for each in candidates if not taken & {(each + end).lower() for end in ends})
+        taken |= {(free + end).lower() for end in ends}
+        found.append(free)
+    return found

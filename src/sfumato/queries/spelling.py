@@ -18,6 +18,8 @@ from sfumato.queries.trees import altered, anew, literal, one_quantile_each
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sfumato.queries.made import End
+
 MOST_RANKS = 100  # quantiles that APPROX_QUANTILES(x, n) may stand for
 _AGGREGATES = {  # of one value, by the names of other systems
     **dict.fromkeys(("VAR", "VARIANCE_SAMP"), "Variance"),
@@ -363,8 +365,8 @@ _KNOWN = (
     *("STRPOS", "SPLIT_PART", "CONCAT", "DATE_TRUNC", "DATE_DIFF", "DATE_PART", "STRFTIME", "WIDTH_BUCKET"),
 )
 _OTHERWISE = {
-    "HISTOGRAM": "Count each value: SELECT x, COUNT(*) ... GROUP BY x",
-    "ENTROPY": "Count each value, SELECT x, COUNT(*) ... GROUP BY x, and compute it from the counts.",
+    "HISTOGRAM": "SELECT x, COUNT(*) ... GROUP BY x gives a row for each value, with its interval.",
+    "ENTROPY": "SELECT x, COUNT(*) ... GROUP BY x counts each value; compute it from the counts.",
     **dict.fromkeys(
         ("SKEWNESS", "KURTOSIS"),
         "Ask for the averages of x, POWER(x, 2), POWER(x, 3) and POWER(x, 4), and compute it from these.",
@@ -381,9 +383,18 @@ _OTHERWISE = {
     "PRODUCT": "Add up logarithms: EXP(SUM(LN(x)))",
     **dict.fromkeys(
         ("DP_INTERVAL_LOW", "DP_INTERVAL_HIGH"),
-        "Leave it out: every number n already comes with n_low and n_high.",
+        "Select it alone, in the outermost SELECT: DP_INTERVAL_LOW(n) AS low",
     ),
 }
+
+
+def end_of(node: Node) -> tuple[Node, End]:
+    """Of what an end of its interval is asked for, and which: DP_INTERVAL_LOW(n)."""
+    inner = bare(node)
+    name = inner.name.upper() if inner.kind == "Anonymous" and len(inner.nodes()) == 1 else ""
+    if name == "DP_INTERVAL_LOW":
+        return inner.nodes()[0], "low"
+    return (inner.nodes()[0], "high") if name == "DP_INTERVAL_HIGH" else (node, "")
 
 
 def instead_of(node: Node) -> tuple[str, str] | None:

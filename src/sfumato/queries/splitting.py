@@ -29,38 +29,41 @@ from sfumato.queries.made import (
     ShownRows,
     either,
     has_choice,
+    has_end,
     is_added,
     is_of_others,
     is_partial,
     is_sorted_by_noise,
+    looks_around,
     moved,
     places_of,
     small,
     written_out,
 )
-from sfumato.queries.madewords import wider
+from sfumato.queries.madewords import NUMERIC, wider
 from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
 from sfumato.queries.plan import Outer
 from sfumato.queries.reading import Reader
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.rows import FromReader
-from sfumato.queries.scopes import grouped
+from sfumato.queries.scopes import grouped, rows_alone, spelled_out
 from sfumato.queries.shape import (
     added_up,
+    apart,
     is_empty,
     may_be_plain,
+    named_apart,
     named_by_with,
     names_before,
-    rows_alone,
     scalars_in,
 )
 from sfumato.queries.shown import KeyOf
-from sfumato.queries.spelling import plainly
+from sfumato.queries.spelling import end_of, plainly
 from sfumato.queries.syntax import Node, Text, word
 
 if TYPE_CHECKING:
     from sfumato.queries.asking import Measuring
-    from sfumato.queries.made import MadeKind, MadeQuery
+    from sfumato.queries.made import End, MadeKind, MadeQuery
     from sfumato.queries.plan import Plan
 
 MOST_QUESTIONS = 32  # that one text asks
@@ -185,6 +188,7 @@ class Splitter:
             return False
         reader = Reader(self.text)
         _, scope = FromReader(self.text, reader).of(rows_alone(select), named)
+        select = spelled_out(select, scope.names(), self.text)
         items = [each.this if each.kind == "Alias" else each for each in select.nodes()]
         listed = group.nodes() if group is not None else items if distinct and not adds else []
         if group is not None and group.arguments.get("all"):
@@ -283,7 +287,7 @@ class Splitter:
 
         scope = MadeScope(known=known)
         source = MadeSource(inside, body)
-        return self.select(select, named, (source,), scope, found)
+        return self.select(self.instead(select, found.select), named, (source,), scope, found)
 
     def numbered(self, plan: Plan) -> int:
         """The number of a question: the same for the same question, however it is measured."""
@@ -320,7 +324,15 @@ class Splitter:
                 after_comma = after_comma or is_comma(join)
                 self.source(join.this, named, sources, names, merged, reader, join)
         scope = MadeScope(tuple(names), tuple(merged.items()))
+        known = [*merged, *(column.name for each in names for column in each.query.columns)]
+        select = self.instead(select, spelled_out(select, known, self.text))
         return self.select(select, named, tuple(sources), scope, None)
+
+    def instead(self, select: Node, found: Node) -> Node:
+        """The same SELECT in other words, which is what is shown if that was."""
+        if select is self.top:
+            self.top = found
+        return found
 
     def source(
         self,
@@ -516,12 +528,21 @@ class Splitter:
                 selected = selected or any(each.noisy for each in keys)
         inside = replace(scope, grouped=is_grouped)
         items: list[tuple[str, Made]] = []
+        ends: list[End] = []
         for name, item in listed:
-            made = item if isinstance(item, Made) else reader.value(item, inside)
+            end: End = ""
+            of = item
+            if isinstance(item, Node) and select is self.top:
+                of, end = end_of(item)
+            made = of if isinstance(of, Made) else reader.value(of, inside)
             if is_grouped:
                 self.check_grouped(made, keys, select)
+            if end:
+                reader.check(made, NUMERIC, select)
+                made = Made("end", "number", (made,), noisy=True, trace=made.trace)
             items.append((name, made))
-        items = _named_apart(items, is_last=select is self.top)
+            ends.append(end)
+        items = named_apart(items, is_last=select is self.top)
         after = replace(inside, items=tuple(items))
         if (clause := select.get("having")) is not None:
             text.allow(clause)
@@ -538,7 +559,7 @@ class Splitter:
         limit, offset = self.limits(select)
         cuts = limit is not None or offset is not None
         distinct = bool(select.arguments.get("distinct"))
-        is_plain = not (is_grouped or distinct or len(sources) > 1 or any(map(_looks_around, items)))
+        is_plain = not (is_grouped or distinct or len(sources) > 1 or any(map(looks_around, items)))
         if not is_plain or qualify is not None:  # an order below means nothing there
             sources = tuple(replace(each, body=self.unsorted(each.body)) for each in sources)
         by_noise = [each.by.noisy for each in order] + [is_sorted_by_noise(each.body) for each in sources]
@@ -553,8 +574,19 @@ class Splitter:
             text.refuse(
                 select["distinct"], "DISTINCT ON is not supported", "Use QUALIFY ROW_NUMBER() ... = 1."
             )
+        if any(ends):
+            clauses = [where, having, qualify, *(each.by for each in order)]
+            clauses += [made for _, made in items if distinct]
+            if any(has_end(each) for each in clauses):
+                told = "the ends of intervals are known only after rows are picked and sorted"
+                text.refuse(select, told, "Sort by the number itself, and pick rows in the result.")
         partly = bool(selected) or any(is_partial(each.body) for each in sources)
         columns, rows = self.columns(items, partly, distinct, is_grouped)
+        for (name, _), column, end in zip(items, columns, ends, strict=True):
+            if end and column.trace is None:
+                told = f"no interval is known for {name}: released numbers affect it in more than one way"
+                text.refuse(select, told, "Ask for the interval of a number that is released itself.")
+        columns = tuple(replace(each, end=end) for each, end in zip(columns, ends, strict=True))
         return MadeSelect(
             columns, tuple(made for _, made in items), rows, sources, where, keys, having, qualify,
             order, limit, offset, distinct, selected, is_grouped and group is None,
@@ -739,7 +771,7 @@ class Splitter:
         if not hidden:
             columns = [replace(column, trace=None) for column in columns]
         if node is self.top:
-            names = _apart([column.name for column in columns], ("", "_low", "_high"), True)
+            names = apart([column.name for column in columns], ("", "_low", "_high"), True)
             columns = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
         selected = first.selected or second.selected or (how != "UNION ALL" and any(c.noisy for c in columns))
         found = MadeUnion(how, (first, second), tuple(columns), hidden, selected=selected)
@@ -759,26 +791,3 @@ class Splitter:
             tuple(columns), tuple(made for _, made in items), rows, (MadeSource(inside, found),),
             order=order, limit=limit, offset=offset, selected=selected or is_cut,
         )  # fmt: skip
-
-
-def _looks_around(item: tuple[str, Made]) -> bool:
-    """Whether other rows count in a value."""
-    made = item[1]
-    return made.over is not None or any(_looks_around(("", each)) for each in made.parts)
-
-
-def _named_apart(items: list[tuple[str, Made]], *, is_last: bool) -> list[tuple[str, Made]]:
-    """The items, none called like another; where they are shown, or like an end of its interval."""
-    names = _apart([name for name, _ in items], ("", "_low", "_high") if is_last else ("",), is_last)
-    return [(name, made) for name, (_, made) in zip(names, items, strict=True)]
-
-
-def _apart(names: list[str], ends: tuple[str, ...], is_last: bool) -> list[str]:
-    taken: set[str] = set()
-    found = []
-    for name in names:
-        candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2 if is_last else 1)))
-        free = next(each for each in candidates if not taken & {(each + end).lower() for end in ends})
-        taken |= {(free + end).lower() for end in ends}
-        found.append(free)
-    return found

@@ -67,7 +67,7 @@ class Statement:
         noted.
         """
         check_doubts(self.doubts, policy, self.written)
-        text = Text(self.written, policy, self.today, reading)
+        text = Text(self.written, policy, self.today, reading, reuses=self.dialect != "postgres")
         try:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
             plan = ask(found, text, measuring, self.part)

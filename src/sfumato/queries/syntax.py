@@ -436,6 +436,7 @@ class Text:
     policy: Policy
     today: datetime.date | None = None  # what CURRENT_DATE is
     reading: int = READING  # by which it is understood: of before, where a stored text is read as it was then
+    reuses: bool = True  # whether an item of SELECT may be named by those after it
     days: list[datetime.date] = field(default_factory=list, compare=False)  # today, if it speaks of it
 
     def allow(self, node: Node, *, above: bool = False) -> None:
