@@ -59,6 +59,7 @@ def rendered(sql: str, policy: Policy) -> str:
 def question(plan: Plan) -> str:
     """The same of one question."""
     lines = [f"groups {'private' if plan.private_keys else plan.size}"]
+    lines += [f"of which {plan.lines} can occur" for _ in plan.occurring[:1] if not plan.sets]
     for key in plan.keys:
         told = "private" if key.values is None else f"{len(key.values)} from {key.values[0]!r}"
         lines.append(f"key {spoken(key.expression)}: {told}")
@@ -156,7 +157,7 @@ def test_an_empty_table_answers_zeros(policy: str, tmp_path: Path) -> None:
         assert all(set(vector) == {0} for vector in answer(question))
         shown = question.release().rows()
         if question.plan.having is None and not question.plan.sets and question.plan.outer is None:
-            assert len(shown) == min(question.plan.size, question.plan.limit or question.plan.size)
+            assert len(shown) == min(question.plan.lines, question.plan.limit or question.plan.lines)
 
 
 def test_an_engine_without_optimizers_computes_the_same_integers(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import former, forms, units
 from sfumato.queries import policy as policies
+from sfumato.queries.expressions import MOST_LISTED
 from sfumato.queries.statement import read
 from sfumato.sources.duckdb import prepare
 from sfumato.sources.opened import source_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.bodies import DataBody
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
-    from sfumato.queries.declared import Tuning
+    from sfumato.queries.declared import Kind, Tuning, Value
     from sfumato.queries.parameters import Given
     from sfumato.queries.policy import Policy
     from sfumato.queries.statement import Statement
@@ -179,7 +180,11 @@ def fitting(policy: Policy) -> tuple[Policy, Source]:
     """The policy with the keys of its public tables, and its source; refused if they do not fit."""
     source = source_of(policy)
     source.check(policy)
-    return policy.with_keys(source.keys).with_scales(source.scales()), source
+
+    def rows(table: str, columns: tuple[tuple[str, Kind], ...]) -> list[tuple[Value | None, ...]] | None:
+        return source.listed(table, columns) if source.alike(table, "") <= MOST_LISTED else None
+
+    return policy.with_keys(source.keys, rows).with_scales(source.scales()), source
 
 
 def open(  # noqa: A001  # sf.open("hospital.toml") reads well

@@ -181,7 +181,8 @@ class Release:
     def _groups(self) -> tuple[tuple[Value, ...], ...]:
         """The groups of the release: the declared ones, or those that were chosen to be shown."""
         if not self.plan.private_keys:
-            return self.plan.groups
+            groups, shown = self.plan.groups, self.plan.shown_groups
+            return groups if shown is None else tuple(groups[g] for g in shown)
         kinds = [key.expression.domain.kind for key in self.plan.keys]
         return tuple(read_key(str(text), kinds) for text in self.drawn[0])
 
@@ -189,12 +190,13 @@ class Release:
         """The released integers of every group, measure by measure."""
         count = len(self.drawn[0]) if self.plan.private_keys else self.plan.size
         places = [0 if isinstance(m, Selected) else m.places for m in self.plan.measures]
+        shown = self.plan.shown_groups
         return [
             tuple(
                 tuple(int(y) for y in drawn[g * width : (g + 1) * width])
                 for drawn, width in zip(self.drawn, places, strict=True)
             )
-            for g in range(count)
+            for g in (range(count) if shown is None else shown)
         ]
 
     def _rolled(

@@ -25,6 +25,7 @@ from sfumato.queries.expressions import (
 )
 from sfumato.queries.folding import NOTHING, ONE
 from sfumato.queries.grouping import hide_largest, narrowed, private_key, set_of, sets_of
+from sfumato.queries.groups import occurring
 from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
@@ -134,6 +135,7 @@ class Asking:
             limit=self.limit(),
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
+            occurring=occurring(self.keys, relation, self.text.policy.public_table),
         )
         self.reader.check_digits(plan, select)
         return plan
@@ -165,6 +167,7 @@ class Asking:
             sets=self.checked(sets),
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
+            occurring=occurring(self.keys, relation, self.text.policy.public_table),
         )
         self.reader.check_digits(plan, select)
         return plan, aggregates

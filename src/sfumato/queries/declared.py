@@ -109,6 +109,14 @@ class DeclaredTable:
         return named(self.columns, name)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicTable:
+    """The rows of a public table, which many plans look at."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value | None, ...], ...]
+
+
 def in_toml(name: str) -> str:
     """A name as a key of TOML: in quotes where it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

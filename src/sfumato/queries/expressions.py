@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from sfumato.queries.functions import DAYS, Null, Outcome, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sfumato.queries.declared import Kind, Tuned, Value
 
@@ -210,18 +210,18 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
     (0, 10, 20, 30)
     """
     if isinstance(expression, Field):
-        return _listed(expression.domain)
+        return values_in(expression.domain)
     if isinstance(expression, Constant):
         return () if expression.value is None else (expression.value,)
     if expression.function == "clamp":
-        return _listed(expression.domain)
+        return values_in(expression.domain)
     used = fields(expression)
-    if len(used) <= 1 and not _has_pattern(expression):
+    if len(used) <= 1 and not has_pattern(expression):
         inputs = _inputs(expression, next(iter(used), None))
         results = None if inputs is None else _results(expression, inputs)
         if results is not None:
             return results
-    if expression.domain.kind == "number" and (steps := _stepped(expression)) is not None:
+    if expression.domain.kind == "number" and (steps := stepped(expression)) is not None:
         return steps
     match expression.function:
         case "case":
@@ -229,7 +229,7 @@ def possible(expression: Scalar) -> tuple[Value, ...] | None:
             return _union([*pairs[1::2], otherwise])
         case "coalesce":
             return _union(list(expression.arguments))
-    return _listed(expression.domain)
+    return values_in(expression.domain)
 
 
 def with_listed(expression: Scalar, values: Callable[[str, str], tuple[Value, ...] | None]) -> Scalar:
@@ -242,7 +242,7 @@ def with_listed(expression: Scalar, values: Callable[[str, str], tuple[Value, ..
     return expression
 
 
-def _stepped(expression: Call) -> tuple[Value, ...] | None:
+def stepped(expression: Call) -> tuple[Value, ...] | None:
     """The values of a number that is made of one whole number with few values: FLOOR(x / 10) * 10 + 0.5.
 
     ROUND(x, 1) is a whole number of tenths.
@@ -259,7 +259,7 @@ def _stepped(expression: Call) -> tuple[Value, ...] | None:
     if hinge is None or hinge.domain.low is None or hinge.domain.high is None:
         return None
     low_, high_ = math.ceil(hinge.domain.low), math.floor(hinge.domain.high)
-    if high_ - low_ >= MOST_LISTED or _has_pattern(expression):
+    if high_ - low_ >= MOST_LISTED or has_pattern(expression):
         return None
     return _results(expression, (None, *range(low_, high_ + 1)), hinge)
 
@@ -287,7 +287,7 @@ def _hinge(expression: Scalar) -> Call | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _has_pattern(expression: Scalar) -> bool:
+def has_pattern(expression: Scalar) -> bool:
     """Whether a regular expression is in it, which takes Python much longer than it takes engines."""
     waiting = [expression]
     while waiting:
@@ -303,15 +303,15 @@ def _inputs(expression: Call, field: Field | None) -> tuple[Value | None, ...] |
     """The values of its only column that tell every value of the expression."""
     if field is None:
         return (None,)
-    known = _listed(field.domain)
-    if known is None and field.domain.kind == "timestamp" and _by_day(expression):
-        days = _days(field.domain)
+    known = values_in(field.domain)
+    if known is None and field.domain.kind == "timestamp" and by_day(expression):
+        days = days_in(field.domain)
         midnight = datetime.time()
         known = None if days is None else tuple(datetime.datetime.combine(day, midnight) for day in days)
     return None if known is None else (None, *known)
 
 
-def _by_day(expression: Scalar) -> bool:
+def by_day(expression: Scalar) -> bool:
     """Whether it depends on the day of a timestamp only."""
     if isinstance(expression, Field):
         return False
@@ -322,7 +322,7 @@ def _by_day(expression: Scalar) -> bool:
     if expression.function in ("trunc", "part"):
         unit = expression.arguments[0]
         return isinstance(unit, Constant) and unit.value in DAYS
-    return all(_by_day(each) for each in expression.arguments)
+    return all(by_day(each) for each in expression.arguments)
 
 
 def _results(
@@ -334,15 +334,22 @@ def _results(
             result = evaluate(expression, value, hinge)
         except (ValueError, OverflowError, TypeError, AttributeError, KeyError):
             return None  # Python has no such value, or no such function
-        if expression.domain.kind == "integer" and isinstance(result, float) and result.is_integer():
-            result = int(result)
-        if not isinstance(result, Null):
-            found[float(result) if isinstance(result, Fraction) else result] = None
+        if (known := as_value(result, expression.domain.kind)) is not None:
+            found[known] = None
     if len(found) > MOST_LISTED:
         return None
     if expression.domain.kind == "text":
         return tuple(found)
     return tuple(sorted(found))
+
+
+def as_value(found: Outcome, kind: Kind) -> Value | None:
+    """What an expression is on a row, as a key has it; None is NULL."""
+    if isinstance(found, Null):
+        return None
+    if kind == "integer" and isinstance(found, float) and found.is_integer():
+        return int(found)
+    return float(found) if isinstance(found, Fraction) else found
 
 
 def _union(branches: list[Scalar]) -> tuple[Value, ...] | None:
@@ -355,7 +362,8 @@ def _union(branches: list[Scalar]) -> tuple[Value, ...] | None:
     return tuple(found) if len(found) <= MOST_LISTED else None
 
 
-def _listed(domain: Domain) -> tuple[Value, ...] | None:
+def values_in(domain: Domain) -> tuple[Value, ...] | None:
+    """Every value that a domain has, where they are public and at most `MOST_LISTED`."""
     if domain.keys is not None:
         return domain.keys
     if domain.kind == "boolean":
@@ -363,10 +371,10 @@ def _listed(domain: Domain) -> tuple[Value, ...] | None:
     if domain.kind == "integer" and domain.low is not None and domain.high is not None:
         low, high = math.ceil(domain.low), math.floor(domain.high)
         return tuple(range(low, high + 1)) if high - low < MOST_LISTED else None
-    return _days(domain) if domain.kind == "date" else None
+    return days_in(domain) if domain.kind == "date" else None
 
 
-def _days(domain: Domain) -> tuple[datetime.date, ...] | None:
+def days_in(domain: Domain) -> tuple[datetime.date, ...] | None:
     if domain.since is None or domain.until is None or (domain.until - domain.since).days >= MOST_LISTED:
         return None
     count = (domain.until - domain.since).days + 1
@@ -376,17 +384,28 @@ def _days(domain: Domain) -> tuple[datetime.date, ...] | None:
 def evaluate(expression: Scalar, value: Value | None, hinge: Call | None = None) -> Outcome:
     """What an expression is when its only column has this value, or the part of it that has all columns: the
     same as in the engine."""
+    return _evaluated(expression, lambda _: value, value, hinge)
+
+
+def on_row(expression: Scalar, row: Mapping[str, Value | None]) -> Outcome:
+    """What an expression is when its columns have these values, by their names."""
+    return _evaluated(expression, lambda field: row[field.name], None, None)
+
+
+def _evaluated(
+    expression: Scalar, of: Callable[[Field], Value | None], at: Value | None, hinge: Call | None
+) -> Outcome:
     if hinge is not None and expression == hinge:
-        return Null.NULL if value is None else float(value) if hinge.domain.held == "double" else value  # type: ignore[arg-type]
+        return Null.NULL if at is None else float(at) if hinge.domain.held == "double" else at  # type: ignore[arg-type]
     match expression:
         case Field(_, domain) | Constant(_, domain):
-            known = value if isinstance(expression, Field) else expression.value
+            known = of(expression) if isinstance(expression, Field) else expression.value
             if isinstance(known, float) and domain.scale is not None:
                 return Fraction(round(Fraction(known) * 10**domain.scale), 10**domain.scale)
             return Null.NULL if known is None else known
         case Call(function, arguments):
             result: Outcome = apply(
-                function, [_held(each, evaluate(each, value, hinge)) for each in arguments]
+                function, [_held(each, _evaluated(each, of, at, hinge)) for each in arguments]
             )
             return result
 

@@ -40,6 +40,18 @@ class Key:
     is_listed: bool = False  # by a public table, without a declaration
 
 
+@dataclass(frozen=True, slots=True)
+class Occurring:
+    """Keys of which only some combinations of values can occur, by their places, and these combinations."""
+
+    places: tuple[int, ...]
+    values: frozenset[tuple[Value, ...]]
+
+    def allows(self, group: tuple[Value, ...]) -> bool:
+        """Whether a group can occur."""
+        return tuple(group[i] for i in self.places) in self.values
+
+
 # What is asked for: aggregates as SQL means them -----------------------------------------------------
 
 Name = Literal[
@@ -157,6 +169,7 @@ class Plan:
     repairs: tuple[str, ...] = ()  # what in it was once read otherwise, and wrongly
     outer: Outer | None = None  # what is shown instead of its rows
     beside: tuple[Plan, ...] = ()  # further questions that this is made of
+    occurring: tuple[Occurring, ...] = ()  # of which groups are shown: no row can be in another one
     today: datetime.date | None = None  # if its text speaks of the day on which it is asked
 
     @property
@@ -209,11 +222,27 @@ class Plan:
         return math.prod(len(key.values or ()) for key in self.keys)
 
     @property
+    def shown_groups(self) -> list[int] | None:
+        """The places of the groups that can occur among `groups`; None if all can."""
+        if not self.occurring:
+            return None
+        return [
+            g for g, group in enumerate(self.groups) if all(each.allows(group) for each in self.occurring)
+        ]
+
+    @property
     def lines(self) -> int:
         """How many rows a release has at most, totals counted, if that is public."""
-        if not self.sets:
-            return self.size
-        return sum(math.prod(len(self.keys[i].values or ()) for i in kept) for kept in self.sets)
+        return sum(map(self._lines, self.sets or (tuple(range(len(self.keys))),)))
+
+    def _lines(self, kept: tuple[int, ...]) -> int:
+        """How many combinations of these keys can occur."""
+        count, limited = 1, set[int]()
+        for each in self.occurring:
+            shown = [j for j, place in enumerate(each.places) if place in kept]
+            count *= len({tuple(values[j] for j in shown) for values in each.values})
+            limited |= set(each.places)
+        return count * math.prod(len(self.keys[i].values or ()) for i in kept if i not in limited)
 
     @property
     def tables(self) -> frozenset[str]:
@@ -253,5 +282,5 @@ class Plan:
         """Whether which rows are shown depends on released numbers."""
         by_value = any(not isinstance(each.by, KeyOf) for each in self.order)
         many = self.private_keys or bool(self.sets)
-        cut = self.limit is not None and (many or self.limit < self.size)
+        cut = self.limit is not None and (many or self.limit < self.lines)
         return self.having is not None or (by_value and cut)

@@ -26,6 +26,7 @@ from sfumato.queries.declared import (
     DeclaredColumn,
     DeclaredTable,
     Measured,
+    PublicTable,
     TunedColumn,
     Tuning,
     heading,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     Listing = Callable[[str, str], tuple[Value, ...] | None]
     ReadKeys = Callable[[str, str, Kind, int | None], tuple[Value, ...]]
+    ReadRows = Callable[[str, tuple[tuple[str, Kind], ...]], Sequence[tuple[Value | None, ...]] | None]
 
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
@@ -89,6 +91,7 @@ class Policy:
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
     listing: Listing | None = field(default=None, compare=False)  # how values of public columns are found
+    public_rows: Callable[[str], PublicTable | None] | None = field(default=None, compare=False)
 
     @property
     def database(self) -> Path:
@@ -108,6 +111,10 @@ class Policy:
         """The values of a text column of a public table; None if there are too many to list."""
         return None if self.listing is None else self.listing(table, column)
 
+    def public_table(self, name: str) -> PublicTable | None:
+        """The rows of a public table; None if there are too many to look at."""
+        return None if self.public_rows is None else self.public_rows(name)
+
     def names_person(self, table: DeclaredTable, column: str) -> bool:
         """Whether a column holds the person whose row it is, or refers to a column that does."""
         if table.public or column != table.unit:
@@ -120,9 +127,9 @@ class Policy:
         here, there = table.column(column), other.column(table.through[1])
         return here is not None and there is not None and here.kind == there.kind
 
-    def with_keys(self, read: ReadKeys) -> Policy:
+    def with_keys(self, read: ReadKeys, rows: ReadRows = lambda *_: None) -> Policy:
         """The policy with every `keys = "table.column"` replaced by the values of that public table; values
-        of other texts of public tables are read when they are grouped by."""
+        of other texts of public tables, and their rows, are read when they are grouped by."""
 
         def filled(table: DeclaredTable, column: DeclaredColumn) -> DeclaredColumn:
             if column.keys_from is None:
@@ -137,7 +144,15 @@ class Policy:
 
         tables = tuple(replace(t, columns=tuple(filled(t, c) for c in t.columns)) for t in self.tables)
         listing = cache(lambda table, column: _listed(read(table, column, "text", MOST_LISTED + 1)))
-        return replace(self, tables=tables, listing=listing)
+
+        def public(name: str) -> PublicTable | None:
+            table = self.table(name)
+            assert table is not None
+            columns = tuple((each.name, each.kind) for each in table.columns)
+            found = rows(table.name, columns)
+            return None if found is None else PublicTable(tuple(c for c, _ in columns), tuple(found))
+
+        return replace(self, tables=tables, listing=listing, public_rows=cache(public))
 
     def with_scales(self, scales: Mapping[tuple[str, str], int]) -> Policy:
         """The policy with the decimals that its number columns have in the engine."""

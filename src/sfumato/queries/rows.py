@@ -42,6 +42,7 @@ from sfumato.queries.relations import (
 )
 from sfumato.queries.scopes import FromItem, Scope, grouped, spelled_out
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
+from sfumato.queries.trees import aggregate_in
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import DeclaredTable
@@ -180,14 +181,11 @@ class FromReader:
                 relation = self.exists(inner, relation, scope, named, negated)
             else:
                 kept.append(part)
-        for part in kept:
-            if (found := _aggregate_in(part)) is not None:
-                told = f"{word(found)} cannot stand in WHERE, which picks rows before anything is counted"
-                self.text.refuse(part, told, "Put the condition into HAVING.")
+        for found in filter(None, map(aggregate_in, kept)):
+            told = f"{word(found)} cannot stand in WHERE, which picks rows before they are counted"
+            self.text.refuse(found, told, "Put the condition into HAVING.")
         conditions = [self.reader.condition(part, scope) for part in kept]
-        if not conditions:
-            return relation
-        return filtered(relation, self.reader.all_of(node, conditions, "and"))
+        return filtered(relation, self.reader.all_of(node, conditions, "and")) if conditions else relation
 
     def among(
         self, node: Node, relation: Relation, scope: Scope, named: dict[str, Node], negated: bool
@@ -762,15 +760,6 @@ def _owner(table: DeclaredTable, text: Text) -> Owner | None:
 
 def _named(node: Node) -> bool:
     return node.kind == "Column" and node.this.kind == "Identifier"
-
-
-def _aggregate_in(node: Node) -> Node | None:
-    """The first aggregate of a condition; those of subqueries are theirs."""
-    if node.kind in AGGREGATES:
-        return node
-    if node.kind in ("Subquery", "Select", "Exists", "Window"):
-        return None
-    return next((found for each in node.parts if (found := _aggregate_in(each)) is not None), None)
 
 
 def _conjuncts(node: Node) -> list[Node]:

@@ -174,3 +174,12 @@ def is_result(node: Node) -> bool:
     """Whether something that is selected is computed from what is released; if not, it is a key."""
     kinds = {each.kind for each in node.walk()}
     return bool(kinds & AGGREGATES) or "Column" not in kinds
+
+
+def aggregate_in(node: Node) -> Node | None:
+    """The first aggregate of a condition; those of subqueries are theirs."""
+    if node.kind in AGGREGATES:
+        return node
+    if node.kind in ("Subquery", "Select", "Exists", "Window"):
+        return None
+    return next((found for each in node.parts if (found := aggregate_in(each)) is not None), None)
