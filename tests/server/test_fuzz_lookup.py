@@ -169,6 +169,11 @@ def recorded() -> list[str]:
 CATALOGS = ("pg_class", "pg_attribute", "pg_type", "pg_namespace", "information_schema.columns")
 LETTERS = "a" * 200
 SLOW = {
+    "a name among numbers": "SELECT 1 UNION ALL SELECT 'patients'::regclass",
+    "names instead of numbers": "SELECT CASE WHEN n > 0 THEN 'patients'::regclass ELSE 1 END "
+    "FROM generate_series(1, 1000) AS g(n)",
+    "a type of a million digits": "SELECT CAST(1.5 AS NUMERIC(1000000, 2))",
+    "bits of a huge number": "SELECT 1.5 & '1e1000000'",
     "nested brackets": "SELECT " + "(" * 9000 + "1" + ")" * 9000,
     "nested queries": "SELECT (" * 200 + "1" + ")" * 200,
     "nested subqueries in FROM": "SELECT * FROM (" * 200 + "SELECT 1" + ") AS x" * 200,
@@ -299,6 +304,18 @@ SLOW = {
 @pytest.mark.parametrize("name", SLOW)
 def test_what_is_meant_to_take_long_is_answered_or_refused_soon(child: Child, name: str) -> None:
     assert not child.ask(SLOW[name]), name
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *("SELECT $1::int", "SELECT pg_size_pretty($1)", "SELECT substr('abc', $1)", "SELECT $1 & 1"),
+        *("SELECT (ARRAY[1, 2])[$1]", "SELECT 1 LIMIT $1", "SELECT $1 + 1", "SELECT round($1)"),
+    ],
+)
+@pytest.mark.parametrize("value", ["1e500000", "-1e500000", "1e-500000", "1e999"])
+def test_a_value_with_a_huge_exponent_ends(sql: str, value: str, child: Child) -> None:
+    assert not child.ask(sql, [values.NUMERIC], [value])
 
 
 # Meant to be wrong ------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Given = Value | Decimal | Sequence["Given"] | None
 
 MOST_PARAMETERS = 1000
+MOST_DIGITS = 1000  # of a number, before or behind the point
 
 
 def count(sql: str) -> int:
@@ -109,6 +110,8 @@ def _number(value: object) -> Decimal:
         raise InvalidParameter("parameters", type(value).__name__, told)
     if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
         raise InvalidParameter("parameters", value, "give a finite number")
+    if isinstance(value, Decimal) and abs(value.adjusted()) > MOST_DIGITS:
+        raise InvalidParameter("parameters", "a huge exponent", "no column holds that many digits")
     return value if isinstance(value, Decimal) else Decimal(repr(float(value)))
 
 

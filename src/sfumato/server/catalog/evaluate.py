@@ -759,4 +759,6 @@ def _computed(kind: str, x: Any, y: Any) -> Any:
             return scalars.quotient(x, y) if isinstance(x, int) and isinstance(y, int) else x / y
         case "Mod":
             return x - y * scalars.quotient(x, y)
+    if not (isinstance(x, int) and isinstance(y, int)):
+        raise refused("& of values that are no integers")
     return int(x) & int(y)

@@ -24,6 +24,7 @@ from sfumato.server.catalog.values import (
     INT2,
     INT4,
     INT8,
+    MOST_DIGITS,
     NAME,
     NUMERIC,
     OID,
@@ -98,7 +99,7 @@ def sized(value: Any, oid: int, given: list[str]) -> Any:
     if value is None:
         return None
     sizes = [int(each) for each in given if each.isascii() and each.isdecimal()]
-    if len(sizes) != len(given) or len(sizes) > 2:
+    if len(sizes) != len(given) or len(sizes) > 2 or max(sizes) > MOST_DIGITS:
         raise refused("this type")
     if oid == NUMERIC and isinstance(value, Decimal) and value.is_finite():
         scale = sizes[1] if len(sizes) > 1 else 0
@@ -132,7 +133,7 @@ def _as(text: str, other: Any) -> Any:
     if isinstance(other, (int, float, Decimal)):
         try:
             if isinstance(other, Decimal):
-                return Decimal(text)
+                return _plainly(text, NUMERIC)
             return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
         except (ValueError, InvalidOperation):
             return None

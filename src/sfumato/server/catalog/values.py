@@ -324,7 +324,7 @@ def _from_text(text: str, oid: int) -> Any:
             return _finite(float(text))
         case 1700:
             number = Decimal(text)
-            if not number.is_finite() or len(text) > MOST_DIGITS:
+            if not number.is_finite() or max(len(text), abs(number.adjusted())) > MOST_DIGITS:
                 raise ValueError
             return number
         case 1082:

@@ -135,7 +135,7 @@ def row(values: Sequence[Any], fields: Sequence[ResultField], formats: Sequence[
     parts = [struct.pack("!H", len(fields))]
     for value, field, form in zip(values, fields, formats, strict=True):
         write = as_bytes if form else as_text
-        if field.oid in WHOLE and isinstance(value, int) and value not in WHOLE[field.oid]:
+        if field.oid in WHOLE and isinstance(value, int) and int(value) not in WHOLE[field.oid]:
             raise TooLarge(f"column {field.name!r} has a value outside the range of its type")
         try:
             parts.append(sized(None if value is None else write(value, field.oid)))
