@@ -358,3 +358,47 @@ def _stepped(way: Any, far: int | None, at: int) -> tuple[list[int], int]:
     direction: Way = way
     rows, place = CursorMove("c", direction, far).rows(at, 3)
     return list(rows), place
+
+
+HALVED = "SELECT count(*) AS n FROM patients WHERE age / 2 = 20"
+
+
+def test_a_cursor_keeps_the_dialect_in_which_it_was_declared(ana: psycopg.Connection[Any]) -> None:
+    """age / 2 = 20 is 40 and 41 in PostgreSQL, and 40 alone in DuckDB."""
+    truth = ana.execute(HALVED).fetchall()
+    ana.execute(f"DECLARE halved CURSOR FOR {HALVED}")
+    ana.execute("SET LOCAL sfumato.dialect = 'duckdb'")
+    assert ana.execute("FETCH ALL halved").fetchall() == truth
+    assert ana.execute(HALVED).fetchall() != truth
+
+
+def test_one_text_in_two_dialects_is_two_questions(server: Server) -> None:
+    """The first of May 2024 was a Wednesday: day 4 in MySQL, day 3 in DuckDB."""
+    asked = "SELECT count(*) AS n FROM patients WHERE DAYOFWEEK(DATE '2024-05-01') = 4"
+    found: dict[str, int] = {}
+    with psycopg.connect(server.dsn("ana", options=PRICE), autocommit=True) as connection:
+        for dialect in ("mysql", "duckdb", "mysql", "duckdb"):
+            connection.execute(f"SET sfumato.dialect = '{dialect}'")
+            (row,) = connection.execute(asked).fetchall()
+            assert found.setdefault(dialect, row[0]) == row[0]
+    assert found["mysql"] > 50 + found["duckdb"]
+
+
+def test_statements_are_freed_by_their_names(server: Server) -> None:
+    with raw(server) as client:
+        for name in ("s", "s1", "_pg3_0", "Mixed"):
+            client.send(parse(name, "SELECT 1") + SYNC)
+            assert not client.codes()
+        unknown = ["26000"]
+        for sql, codes in (
+            ("DEALLOCATE s1", []),
+            ("DEALLOCATE s1", unknown),
+            ("DEALLOCATE _pg3_0;", []),
+            ("DEALLOCATE mixed", unknown),
+            ('DEALLOCATE PREPARE "Mixed"', []),
+            ("DEALLOCATE", ["42601"]),
+            ("DEALLOCATE s", []),
+            ("DEALLOCATE ALL", []),
+        ):
+            client.send(frame(b"Q", text(sql)))
+            assert client.codes() == codes, sql

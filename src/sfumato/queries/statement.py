@@ -42,7 +42,8 @@ class Statement:
     sql: str  # with its values, once they are in place
     written: str  # as it came: what refusals point into
     tree: Node
-    dialect: Dialect = "duckdb"
+    dialect: Dialect = "duckdb"  # of the tree
+    spelled: str = "duckdb"  # of the text as it came
     part: int | None = None  # if it stands for one of several questions of a text
     today: datetime.date | None = None  # when it was asked: what CURRENT_DATE means
     doubts: tuple[Doubt, ...] = ()  # in another dialect, what only the policy can tell
@@ -85,11 +86,11 @@ def read(sql: str, dialect: str = "duckdb") -> Statement:
     if dialect not in SPELLINGS:
         raise InvalidParameter("dialect", dialect, f"take one of: {', '.join(SPELLINGS)}")
     if dialect == "postgres":
-        return Statement(sql, sql, tree(sql, "postgres"), "postgres")
+        return Statement(sql, sql, tree(sql, "postgres"), "postgres", "postgres")
     if dialect == "duckdb":
         return Statement(sql, sql, tree(sql))
     found = respelled(sql, dialect)
-    return Statement(found, found, tree(found), doubts=doubts(sql, dialect))
+    return Statement(found, found, tree(found), spelled=dialect, doubts=doubts(sql, dialect))
 
 
 def parse(

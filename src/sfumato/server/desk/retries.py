@@ -39,7 +39,7 @@ class Wanted:
     def key(self) -> tuple[Any, ...]:
         """What it is remembered by; 1 and True are equal, and not the same."""
         given = tuple((type(value).__name__, repr(value)) for value in self.parameters)
-        dialect = self.spelled if self.statement is None else self.statement.dialect
+        dialect = self.spelled if self.statement is None else self.statement.spelled
         dialect = "" if dialect == "duckdb" else dialect
         return self.sql, dialect, self.epsilon, self.rho, self.delta, self.tune, given
 

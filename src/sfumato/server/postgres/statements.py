@@ -39,7 +39,7 @@ from sfumato.server.postgres.frames import complaint
 from sfumato.server.postgres.settings import SessionSettings, assignment, bare, uncommented, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sfumato.queries.statement import Statement
     from sfumato.server.catalog.evaluate import CatalogQuery
@@ -148,7 +148,7 @@ class Statements:
         word = next(iter(words(sql)), "")
         self._check(word)
         if word in READS or sql.lstrip().startswith("("):
-            found = await self._parsed(sql)
+            found = await self._parsed(sql, prepared.knobs)
             if not found.is_catalog:
                 return await self._question(sql, values, prepared)
             return await self._look_up(sql, found.tree, prepared, values)
@@ -178,12 +178,13 @@ class Statements:
             raise AccessDenied(told)
         self.caller = replace(self.caller, person=person)
 
-    async def _parsed(self, sql: str) -> ParsedQuery:
+    async def _parsed(self, sql: str, knobs: SessionSettings | None = None) -> ParsedQuery:
         """A query, read once: whoever sends the same again finds it here."""
-        key = (id(self.desk.database), self.knobs.dialect, sql)  # it depends on the tables of the policy
+        dialect = (knobs or self.knobs).dialect
+        key = (id(self.desk.database), dialect, sql)  # it depends on the tables of the policy
         if (known := self.parsed.get(key)) is not None:
             return known
-        found = await self._in_turn(self._read, sql)
+        found = await self._in_turn(self._read, sql, dialect)
         self.parsed.put(key, found)
         return found
 
@@ -191,17 +192,17 @@ class Statements:
         assert self.caller is not None
         return await self.desk.in_turn(self.caller, act, *arguments)
 
-    def _read(self, sql: str) -> ParsedQuery:
+    def _read(self, sql: str, spelled: str) -> ParsedQuery:
         if re.match(rf"WITH\s+RECURSIVE\s+{catalogs.TYPEINFO}\b", bare(sql)):
             return ParsedQuery(True, None)  # of asyncpg, which the parser does not read
         refused: SyntaxRefused | None = None
-        for dialect in dict.fromkeys(("postgres", self.knobs.dialect)):
+        for dialect in dict.fromkeys(("postgres", spelled)):
             try:
                 found = self._read_in(sql, dialect)
             except SyntaxRefused as refusal:
                 refused = refusal
                 continue
-            if found.is_catalog or dialect == self.knobs.dialect:
+            if found.is_catalog or dialect == spelled:
                 return found
         return ParsedQuery(False, None, refused)
 
@@ -238,7 +239,7 @@ class Statements:
 
     async def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
         price: dict[str, Any] = dict(knobs.price())
-        found = await self._parsed(sql)
+        found = await self._parsed(sql, knobs)
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
             much = "0.1" if currency == "epsilon" else "0.01"
@@ -266,13 +267,14 @@ class Statements:
         schemas = [each.strip().strip('"').lower() for each in knobs.show("search_path").split(",")]
         others = schemas[: schemas.index("public")] if "public" in schemas else schemas
         own = {table.name.lower(): table.name for table in self.desk.database.policy.tables}
-        named = {each.alias.lower() for each in tree.walk() if each.kind == "CTE"}
-        for node in tree.walk():
-            if node.kind != "Table" or node.this.kind != "Identifier" or node.arguments.get("in_schema"):
-                continue
+        for node in _without_schema(tree, frozenset()):
             called = node.name.lower()
             meant = [own[f"{each}.{called}"] for each in others if f"{each}.{called}" in own]
-            if meant and called not in named:
+            if not meant and "public" not in schemas and called in own:
+                told = f"{node.name} is a table of the schema public, which is not in search_path"
+                hint = f"Write public.{node.name}, or: SET search_path = public"
+                raise StatementRefused("42P01", told, hint, "Nothing was spent and no row was read.")
+            if meant:
                 told = "search_path is not followed: a table without a schema is one of the schema public"
                 hint = f"Write {meant[0]}, or: SET search_path = public"
                 raise StatementRefused("0A000", told, hint, "Nothing was spent and no row was read.")
@@ -439,7 +441,9 @@ class Statements:
 
     async def _session(self, word: str, sql: str) -> Result:
         """Statements about the session."""
-        first = words(sql)
+        first, chained = words(sql), re.search(r"\bAND\s+CHAIN\b", sql, re.IGNORECASE) is not None
+        if word in ("COMMIT", "ROLLBACK") and first[1:2] == ["PREPARED"]:
+            raise StatementRefused("0A000", f"{word} PREPARED is not supported", f"Write: {word}")
         match word:
             case "":
                 return Result("")
@@ -450,11 +454,11 @@ class Statements:
                     self._set(sql, local=True)
                 return Result("BEGIN")
             case "COMMIT" | "END":
-                return self._end("ROLLBACK" if self.state == b"E" else "COMMIT", chained="CHAIN" in first)
+                return self._end("ROLLBACK" if self.state == b"E" else "COMMIT", chained=chained)
             case "ROLLBACK" | "ABORT":
                 if "TO" in first[1:3]:
                     return self._savepoint(word, sql)
-                return self._end("ROLLBACK", chained="CHAIN" in first)
+                return self._end("ROLLBACK", chained=chained)
             case "SAVEPOINT" | "RELEASE":
                 return self._savepoint(word, sql)
             case "SET":
@@ -468,8 +472,7 @@ class Statements:
             case "CLOSE":
                 return self._shut(bare(sql)[5:].strip())
             case "DEALLOCATE":
-                self.prepared.clear() if "ALL" in first else self.prepared.pop(first[-1].lower(), None)
-                return Result("DEALLOCATE ALL" if "ALL" in first else "DEALLOCATE")
+                return self._deallocate(sql)
         if word in NOTHING:
             if word == "DISCARD":
                 self.prepared.clear()
@@ -486,6 +489,22 @@ class Statements:
             )
             raise StatementRefused("0A000", f"{word} is not supported here", hint)
         raise SyntaxRefused(f"unsupported statement: {word}", "Write a SELECT.", sql=sql, span=(0, len(word)))
+
+    def _deallocate(self, sql: str) -> Result:
+        """DEALLOCATE name, or ALL."""
+        found = re.fullmatch(
+            r'DEALLOCATE\s+(?:PREPARE\s+)?(?:("(?:[^"]|"")+")|([\w$]+))', bare(sql), re.IGNORECASE
+        )
+        if found is None:
+            raise SyntaxRefused("DEALLOCATE takes one name", "Write: DEALLOCATE name", sql=sql)
+        if (found[2] or "").upper() == "ALL":
+            self.prepared.clear()
+            return Result("DEALLOCATE ALL")
+        name = cursors.named(found[1] or found[2])
+        if self.prepared.pop(name, None) is None:
+            told = f"prepared statement {name!r} does not exist"
+            raise StatementRefused("26000", told, "Name one that was prepared, or: DEALLOCATE ALL")
+        return Result("DEALLOCATE")
 
     def _end(self, tag: str, *, chained: bool) -> Result:
         """A transaction is over; with AND CHAIN the next one begins."""
@@ -559,7 +578,7 @@ class Statements:
         if all(prepared.types) or next(iter(words(prepared.sql)), "") not in (*READS, "EXPLAIN", "DECLARE"):
             return
         sql = inner(prepared.sql)
-        found = await self._parsed(sql)
+        found = await self._parsed(sql, prepared.knobs)
         if found.is_catalog:
             lookup, _ = await self._in_turn(self._compiled, sql, found.tree, prepared.types)
             inferred = lookup.types
@@ -599,7 +618,7 @@ class Statements:
         if not is_read(sql):
             return None
         self._check_person()
-        found = await self._parsed(sql)
+        found = await self._parsed(sql, prepared.knobs)
         if found.is_catalog:
             return (await self._in_turn(self._compiled, sql, found.tree, prepared.types))[1].fields
         await self.desk.refresh()
@@ -730,3 +749,17 @@ def _errors(shown: Answered, rows: list[dict[str, Any]], level: str) -> str:
         return ""
     widest = " (the widest row)" if len(rows) > 1 else ""
     return f"With probability {level}: {', '.join(told)}{widest}."
+
+
+def _without_schema(node: Node, named: frozenset[str]) -> Iterator[Node]:
+    """The tables that are named without a schema, and are no subqueries that WITH names there."""
+    if (clause := node.get("with_")) is not None:
+        for each in clause.nodes():
+            yield from _without_schema(each, named)
+            named |= {each.alias.lower()}
+    is_name = node.kind == "Table" and node.this.kind == "Identifier" and not node.arguments.get("in_schema")
+    if is_name and node.name.lower() not in named:
+        yield node
+    for part in node.parts:
+        if part is not clause:
+            yield from _without_schema(part, named)
