@@ -8,7 +8,7 @@ would change the meaning in silence, the tree is put right first, or the text is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -50,7 +50,7 @@ def put_right(tree: exp.Expr, dialect: str, sql: str) -> exp.Expr:
     for pattern, told, advice in _REFUSED.get(dialect, ()):
         if re.search(pattern, re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql), re.IGNORECASE):
             raise SyntaxRefused(told, advice, sql=sql)
-    for node in list(tree.walk()):
+    for node in reversed(list(tree.walk())):  # what stands inside first: then it is part of what is made
         for kind, change in _CHANGES.get(dialect, ()):
             if isinstance(node, kind):
                 changed = change(node, sql)
@@ -75,19 +75,17 @@ class Doubt:
 def doubts(sql: str, dialect: str) -> tuple[Doubt, ...]:
     """What only the policy can tell: whether T-SQL divides whole numbers, and MySQL subtracts dates."""
     tree = sqlglot.parse_one(sql, dialect=dialect)
-    named: dict[str, list[exp.Expr]] = {}
+    named = _Named()
     for item in tree.find_all(exp.Alias):
-        named.setdefault(item.alias.lower(), []).append(item.this)
+        named.items.setdefault(item.alias.lower(), []).append(item.this)
     found = []
     for node in tree.walk():
         if dialect == "tsql" and isinstance(node, exp.Div):
-            sides = [_columns(each, named, frozenset()) for each in (node.this, node.expression)]
+            sides = [_columns(each, named) for each in (node.this, node.expression)]
             if None not in sides:
                 found.append(Doubt(frozenset().union(*(each or () for each in sides)), is_quotient=True))
         if dialect == "mysql" and isinstance(node, exp.Sub):
-            sides = [
-                _columns(each, named, frozenset()) or frozenset() for each in (node.this, node.expression)
-            ]
+            sides = [_columns(each, named) or frozenset() for each in (node.this, node.expression)]
             found.append(Doubt(frozenset().union(*(each or () for each in sides)), is_quotient=False))
     return tuple(found)
 
@@ -116,7 +114,27 @@ def check_doubts(found: Sequence[Doubt], policy: Policy, sql: str) -> None:
             raise SyntaxRefused(told, "Write: DATEDIFF(later, earlier)", sql=sql)
 
 
-def _columns(node: exp.Expr, named: dict[str, list[exp.Expr]], seen: frozenset[str]) -> frozenset[str] | None:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the names of a text stand for, and what was found out about them."""
+
+    items: dict[str, list[exp.Expr]] = field(default_factory=dict)
+    known: dict[str, frozenset[str] | None] = field(default_factory=dict)
+
+    def columns(self, name: str) -> frozenset[str] | None:
+        """The columns that decide whether what is called so is a whole number."""
+        if name not in self.known:
+            self.known[name] = frozenset({name})  # where it is made of itself
+            inner = [_columns(each, self) for each in self.items.get(name, ())]
+            found = frozenset().union(*(each or () for each in inner))
+            if inner == [None]:
+                self.known[name] = None
+            else:
+                self.known[name] = found - {name} if inner else frozenset({name})
+        return self.known[name]
+
+
+def _columns(node: exp.Expr, named: _Named) -> frozenset[str] | None:
     """The columns that make a value no whole number if one of them is none; None if it surely is none."""
     match node:
         case exp.Literal():
@@ -130,14 +148,7 @@ def _columns(node: exp.Expr, named: dict[str, list[exp.Expr]], seen: frozenset[s
         ):
             return None
         case exp.Column():
-            name = node.name.lower()
-            found = frozenset({name})
-            for each in () if name in seen else named.get(name, ()):
-                inner = _columns(each, named, seen | {name})
-                if inner is None and len(named[name]) == 1:
-                    return None
-                found |= inner or frozenset()
-            return found if name not in named else found - {name}
+            return named.columns(node.name.lower())
         case exp.Case():
             parts = [each.args["true"] for each in node.args["ifs"]] + [node.args.get("default")]
         case exp.If():
@@ -157,7 +168,7 @@ def _columns(node: exp.Expr, named: dict[str, list[exp.Expr]], seen: frozenset[s
             parts = [node.this]
         case _:
             return frozenset()
-    sides = [_columns(each, named, seen) for each in parts if each is not None]
+    sides = [_columns(each, named) for each in parts if each is not None]
     return None if None in sides else frozenset().union(*(each or () for each in sides))
 
 
@@ -196,7 +207,7 @@ def _truncated(node: exp.Expr, _: str) -> exp.Expr:
     """T-SQL cuts decimals off when it casts them to integers."""
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.INTEGER_TYPES:
         return _cast(node, _)
-    if isinstance(node.this, (exp.Literal, exp.Count, exp.Case, exp.Boolean, exp.Null)):
+    if _is_whole(node.this):
         return node
     return exp.Cast(this=_call("TRUNC", node.this), to=node.to.copy())
 
@@ -205,13 +216,44 @@ def _rounded(node: exp.Expr, _: str) -> exp.Expr:
     """A half is rounded away from zero, which DuckDB does in ROUND, but not in casts of doubles."""
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.INTEGER_TYPES:
         return _cast(node, _)
-    if isinstance(node.this, (exp.Literal, exp.Count, exp.Case, exp.Boolean, exp.Null)):
+    if _is_whole(node.this):
         return node
     return exp.Cast(this=exp.Round(this=node.this.copy()), to=node.to.copy())
 
 
+def _is_whole(node: exp.Expr) -> bool:
+    """Whether a cast to an integer leaves it as it is, or reads it: a whole number, a text, a truth value."""
+    if isinstance(node, exp.Literal):
+        return node.is_string or node.name.isdecimal()
+    if isinstance(node, exp.Paren):
+        return _is_whole(node.this)
+    return isinstance(node, (exp.Count, exp.Boolean, exp.Null, exp.Predicate, exp.Not, exp.Connector))
+
+
+def _mysql_cast(node: exp.Expr, sql: str) -> exp.Expr:
+    """A quotient is a decimal, whose half is rounded away from zero."""
+    is_quotient = isinstance(node, exp.Cast) and node.this.find(exp.Div, exp.Avg) is not None
+    return _rounded(node, sql) if is_quotient else _cast(node, sql)
+
+
+def _bigquery_cast(node: exp.Expr, sql: str) -> exp.Expr:
+    """NUMERIC has nine decimals unless others are written."""
+    if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.BIGDECIMAL:
+        raise SyntaxRefused("BIGNUMERIC is not supported", "Write: CAST(x AS FLOAT64)", sql=sql)
+    if isinstance(node, exp.Cast) and node.to.this is _KINDS.DECIMAL and not node.to.expressions:
+        return exp.Round(this=node.this.copy(), decimals=exp.Literal.number(9))
+    return _rounded(node, sql)
+
+
+_KINDS = exp.DataType.Type
+_TEXTS = (_KINDS.VARCHAR, _KINDS.CHAR, _KINDS.NVARCHAR, _KINDS.NCHAR)
+
+
 def _cast(node: exp.Expr, _: str) -> exp.Expr:
-    """DECIMAL has no decimals unless they are written."""
+    """DECIMAL has no decimals unless they are written, and VARCHAR(3) has three letters."""
+    if isinstance(node, exp.Cast) and node.to.this in _TEXTS and node.to.expressions:
+        whole = exp.Cast(this=node.this.copy(), to=exp.DataType.build("VARCHAR", dialect="duckdb"))
+        return exp.Left(this=whole, expression=node.to.expressions[0].this.copy())
     if (
         isinstance(node, exp.Cast)
         and node.to.this is exp.DataType.Type.DECIMAL
@@ -261,22 +303,47 @@ def _full_units(node: exp.Expr, sql: str) -> exp.Expr:
     if unit not in _WHOLE_UNITS:
         told = f"full units of {unit.lower() or 'this kind'} cannot be counted here"
         raise SyntaxRefused(told, "Write: TIMESTAMPDIFF(DAY, a, b), or of YEAR", sql=sql)
-    seconds = _call("DATE_DIFF", exp.Literal.string("second"), *given)
-    return exp.IntDiv(this=seconds, expression=exp.Literal.number(_WHOLE_UNITS[unit]))
+    passed = _call("DATE_DIFF", exp.Literal.string("microsecond"), *given)
+    return exp.IntDiv(this=passed, expression=exp.Literal.number(_WHOLE_UNITS[unit] * 10**6))
 
 
-def _extracted(node: exp.Expr, _: str) -> exp.Expr:
+def _extracted(node: exp.Expr, sql: str) -> exp.Expr:
     """REGEXP_EXTRACT gives the group if there is one, and NULL where nothing matches."""
+    if node.args.get("position") is not None or node.args.get("occurrence") is not None:
+        told = "a position or an occurrence in REGEXP_EXTRACT is not supported"
+        raise SyntaxRefused(told, "Write: REGEXP_EXTRACT(x, 'a(b)')", sql=sql)
     pattern = node.expression
     is_written = isinstance(pattern, exp.RawString) or pattern.is_string
     group = int(is_written and re.search(r"(?<!\\)\((?!\?)", pattern.name) is not None)
-    found = _call(
-        "REGEXP_EXTRACT",
-        node.this,
-        exp.Literal.string(pattern.name) if is_written else pattern,
-        exp.Literal.number(group),
-    )
-    return exp.Nullif(this=found, expression=exp.Literal.string(""))
+    written = exp.Literal.string(pattern.name) if is_written else pattern
+    found = _call("REGEXP_EXTRACT", node.this, written, exp.Literal.number(group))
+    matches = _call("REGEXP_MATCHES", node.this, written)
+    return exp.Case(ifs=[exp.If(this=matches, true=found)])
+
+
+def _shown_as(node: exp.Expr, sql: str) -> exp.Expr:
+    """A date as a text: in no other zone, and in no language."""
+    if node.args.get("zone") is not None:
+        told = "a time zone in this function is not supported"
+        raise SyntaxRefused(
+            told, "Leave it out: moments are in UTC. Or add the hours to the moment.", sql=sql
+        )
+    if node.args.get("culture") is not None:
+        raise SyntaxRefused(
+            "a language in FORMAT is not supported", "Write: FORMAT(x, 'yyyy-MM-dd')", sql=sql
+        )
+    return node
+
+
+def _trimmed(letters: str) -> Callable[[exp.Expr, str], exp.Expr]:
+    """TRIM without letters removes these."""
+
+    def trimmed(node: exp.Expr, _: str) -> exp.Expr:
+        if node.args.get("expression") is not None or node.args.get("position"):
+            return node
+        return exp.Trim(this=node.this.copy(), expression=exp.Literal.string(letters))
+
+    return trimmed
 
 
 _REFUSED = {
@@ -287,6 +354,30 @@ _REFUSED = {
             "Write the parts: FORMAT(x, 'yyyy-MM-dd')",
         ),
         (r"\bAS\s+REAL\b", "REAL has only seven digits", "Write: CAST(x AS FLOAT)"),
+        (
+            r"\b(?:DATEADD|DATEDIFF|DATETRUNC|DATEPART)\s*\(\s*(?:y|w)\s*,|"
+            r"\b(?:DATEADD|DATEDIFF|DATETRUNC)\s*\(\s*(?:dy|dw|weekday|dayofyear)\s*,",
+            "this short name of a unit means days in T-SQL",
+            "Write the unit in full: YEAR, WEEK or DAY",
+        ),
+        (
+            r"\b(?:DATETRUNC|DATEDIFF)\s*\(\s*(?:week|wk|ww)\s*,",
+            "weeks begin on Sunday in T-SQL",
+            "Write: DATETRUNC(iso_week, x), or DATEDIFF(day, a, b) / 7",
+        ),
+        (
+            r"\bDATENAME\s*\(\s*(?:day|dd|d|dayofyear|hour|minute|second|week|year)\s*,",
+            "DATENAME is for months and weekdays here",
+            "Write: CAST(DATEPART(day, x) AS VARCHAR(2))",
+        ),
+        (
+            r"\bFORMAT\s*\([^()]*,\s*N?'[^']*(?:(?<![yY])y(?!y)|Y|D|\\|\")",
+            "this format is not supported",
+            "Write: FORMAT(x, 'yyyy-MM-dd')",
+        ),
+    ),
+    "bigquery": (
+        (r"\bFORMAT_\w+\s*\(\s*'[^']*%[ejklU]", "this format is not supported", "Write: %d, %H or %I"),
     ),
 }
 _CHANGES: dict[str, tuple[tuple[Any, Callable[[Any, str], exp.Expr]], ...]] = {
@@ -294,12 +385,15 @@ _CHANGES: dict[str, tuple[tuple[Any, Callable[[Any, str], exp.Expr]], ...]] = {
         (exp.Extract, _extract),
         (exp.Cast, _tsql_cast),
         (exp.Like, _no_classes),
+        (exp.TimeToStr, _shown_as),
+        (exp.Trim, _trimmed(" ")),
     ),
     "mysql": (
         (exp.DayOfWeek, _from_sunday_one),
         (exp.Week, _week),
         (exp.TimestampDiff, _full_units),
-        (exp.Cast, _cast),
+        (exp.Cast, _mysql_cast),
+        (exp.Trim, _trimmed(" ")),
         (exp.Like, _no_escapes),
         ((exp.Left, exp.Right), _never_below_none),
     ),
@@ -307,12 +401,15 @@ _CHANGES: dict[str, tuple[tuple[Any, Callable[[Any, str], exp.Expr]], ...]] = {
         (exp.Extract, _extract),
         (exp.TimestampDiff, _full_units),
         (exp.RegexpExtract, _extracted),
-        (exp.Cast, _rounded),
+        (exp.Cast, _bigquery_cast),
+        (exp.TimeToStr, _shown_as),
+        (exp.Trim, _trimmed(" \t\n\v\f\r")),
         (exp.Like, _no_escapes),
         ((exp.Left, exp.Right), _never_below_none),
     ),
     "snowflake": (
         (exp.Cast, _rounded),
+        (exp.Trim, _trimmed(" ")),
         (exp.Like, _no_escapes),
         ((exp.Left, exp.Right), _never_below_none),
     ),

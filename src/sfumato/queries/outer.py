@@ -174,7 +174,7 @@ class MadeReader:
                 return self.plain("trunc", inner.kind, [inner], text=unit)
             case "DateDiff":
                 unit = node["unit"].name.lower() if node.get("unit") is not None else "day"
-                if unit not in PARTS:
+                if unit not in (*PARTS, "microsecond"):
                     self.refuse(
                         node, f"{unit} is not a known unit of time", f"Take one of: {', '.join(PARTS)}."
                     )

@@ -273,7 +273,7 @@ class Reader:
             unit = self._unit(node, UNITS)
             return self.call(node, "trunc", unit, self.value(node.this, scope))
         if kind == "DateDiff":
-            units = tuple(unit for unit in UNITS if unit != "week")
+            units = (*(unit for unit in UNITS if unit != "week"), "microsecond")
             unit = self._unit(node, units)
             later, earlier = self.value(node.this, scope), self.value(node.expression, scope)
             return self.call(node, "diff", unit, *self.alike([earlier, later], node))
