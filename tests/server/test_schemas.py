@@ -30,11 +30,11 @@ def test_clients_find_the_tables_of_schemas(tmp_path: Path) -> None:
         assert "search_path is not followed: a table without a schema is one of the schema public" in told
         assert "Write census.people, or: SET search_path = public" in told
         beside = "(SELECT count(*) FROM people), (WITH people AS (SELECT 1 AS n) SELECT n FROM people) AS x"
-        told = psql(server, f"SET search_path = census, public; SELECT {beside}", **price).stderr
-        assert "search_path is not followed" in told
-        counted = "WITH people AS (SELECT count(*) AS n FROM census.people) SELECT n FROM people"
-        told = psql(server, f"SET search_path = census, public; {counted}", **price).stderr
-        assert "search_path" not in told
+        said = psql(server, f"SET search_path = census, public; SELECT {beside}", **price).stderr
+        assert "search_path is not followed" in said
+        named = "WITH people AS (SELECT count(*) AS n FROM census.people) SELECT n FROM people"
+        said = psql(server, f"SET search_path = census, public; {named}", **price).stderr
+        assert "search_path" not in said
         told = psql(server, "SET search_path = 'odd name'; SELECT count(*) FROM people", **price).stderr
         assert "people is a table of the schema public, which is not in search_path" in told
         assert psql(server, asked.format("public.people"), **price).returncode == 0

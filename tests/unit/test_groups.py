@@ -111,6 +111,30 @@ def test_groups_are_those_that_can_occur(sql: str, both: tuple[Database, duckdb.
     assert db.sql(question, epsilon=20).explain().as_dict()["groups"] == len(ours)
 
 
+@pytest.mark.parametrize(
+    ("key", "condition", "count"),
+    [
+        ("DATE_TRUNC('hour', seen)", "seen >= '2024-03-01' AND seen < '2024-03-03'", 48),
+        ("seen", "seen IN ('2024-03-01 10:00:00', '2024-03-01 11:00:00')", 2),
+        ("birth", "birth >= '1930-01-01' AND birth < '1930-01-05'", 4),
+        ("birth + 1", "birth BETWEEN '1930-01-01' AND '1930-01-05'", 5),
+    ],
+)
+def test_conditions_make_groups_public(
+    key: str, condition: str, count: int, both: tuple[Database, duckdb.DuckDBPyConnection]
+) -> None:
+    db, beside = both
+    table = "orders" if "seen" in key else "customers"
+    rest = f"SELECT {key} AS k, COUNT(*) AS n FROM {table}"
+    with pytest.raises(sf.QueryRefused, match="are private") as refusal:
+        db.sql(f"{rest} GROUP BY k", epsilon=1)
+    assert f"WHERE {key} IN (...)" in str(refusal.value)
+    sql = f"{rest} WHERE {condition} GROUP BY k"
+    rows = {row["k"]: row["n"] for row in db.sql(sql, epsilon=100).release().rows()}
+    assert len(rows) == count
+    assert all(abs(rows[k] - n) < 3 for k, n in beside.execute(sql).fetchall())
+
+
 def _apart(keys: str) -> list[str]:
     found, depth = [""], 0
     for letter in keys:

@@ -179,7 +179,12 @@ class Question(Asked):
         return meaning_of(self.plan)
 
     def meant(self, meaning: list[Any], reading: int) -> Plan | None:
-        """The plan by which stored integers are read, if they are an answer to it."""
+        """The plan by which stored integers are read, if they are an answer to it: all groups are shown of
+        what was released before some were left out."""
+        found = self._meant(meaning, reading)
+        return found if found is None or reading > 4 else replace(found, occurring=())
+
+    def _meant(self, meaning: list[Any], reading: int) -> Plan | None:
         meaning = former.unmarked(meaning)
         is_read = reading == notation.READING or self._groups(reading) == self._groups(notation.READING)
         ways = (notation.READING, reading) if is_read else (reading,)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def private_keys(plan: Plan, policy: Policy, total: Guarantee, sql: str) -> Unsupported:
     """Groups that nobody declared, and no delta."""
-    names = ", ".join(spoken(key.expression) for key in plan.keys if key.values is None)
+    names = ", ".join(key.told or spoken(key.expression) for key in plan.keys if key.values is None)
     some = "ask with a delta: delta=\"1e-6\", --delta 1e-6 in a terminal, SET sfumato.delta = '1e-6' in psql"
     if total.rho is not None:
         some = "ask a database whose budget counts epsilon and has a delta"

@@ -6,7 +6,7 @@ import datetime
 import itertools
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -25,7 +25,7 @@ from sfumato.queries.expressions import (
 )
 from sfumato.queries.folding import NOTHING, ONE
 from sfumato.queries.grouping import hide_largest, narrowed, private_key, set_of, sets_of
-from sfumato.queries.groups import occurring
+from sfumato.queries.groups import listed, occurring
 from sfumato.queries.measures import Measure, Moments, Selected, Sum
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
@@ -312,13 +312,17 @@ class Asking:
         values, is_listed = narrowed(found, conditions, possible(found)), False
         if values is None:
             values = possible(with_listed(found, self.text.policy.values_of))
+            if values is None and self.text.reading > 4:
+                values = listed(found, conditions)
             is_listed = values is not None
         if not values and not grouping(found.domain):
             advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
         if values == ():
             self.text.refuse(node, "there is no value to group by", "Group by something else.")
-        return private_key(found) if values is None else Key(found, values, is_listed)
+        if values is not None:
+            return Key(found, values, is_listed)
+        return replace(private_key(found), told=self.text.written(node))
 
     # Aggregates ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from sfumato.queries.functions import DAYS, Null, Outcome, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sfumato.queries.declared import Kind, Tuned, Value
 
@@ -305,14 +305,23 @@ def _inputs(expression: Call, field: Field | None) -> tuple[Value | None, ...] |
         return (None,)
     known = values_in(field.domain)
     if known is None and field.domain.kind == "timestamp" and by_day(expression):
-        days = days_in(field.domain)
-        midnight = datetime.time()
-        known = None if days is None else tuple(datetime.datetime.combine(day, midnight) for day in days)
+        known = moments_in(field.domain, [expression])
     return None if known is None else (None, *known)
 
 
-def by_day(expression: Scalar) -> bool:
-    """Whether it depends on the day of a timestamp only."""
+def moments_in(domain: Domain, expressions: Iterable[Scalar]) -> tuple[datetime.datetime, ...] | None:
+    """A moment of every day of a domain, or of every hour, if expressions tell no more than these apart."""
+    listed, days = list(expressions), days_in(domain)
+    hours = 1 if all(map(by_day, listed)) else 24
+    if days is None or len(days) * hours > MOST_LISTED:
+        return None
+    if hours > 1 and not all(by_day(each, ("hour", *DAYS)) for each in listed):
+        return None
+    return tuple(datetime.datetime.combine(day, datetime.time(hour)) for day in days for hour in range(hours))
+
+
+def by_day(expression: Scalar, units: Sequence[str] = DAYS) -> bool:
+    """Whether it depends on the day of a timestamp only, or on these units of it."""
     if isinstance(expression, Field):
         return False
     if isinstance(expression, Constant):
@@ -321,8 +330,8 @@ def by_day(expression: Scalar) -> bool:
         return True
     if expression.function in ("trunc", "part"):
         unit = expression.arguments[0]
-        return isinstance(unit, Constant) and unit.value in DAYS
-    return all(by_day(each) for each in expression.arguments)
+        return isinstance(unit, Constant) and unit.value in units
+    return all(by_day(each, units) for each in expression.arguments)
 
 
 def _results(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import (
+    MOST_LISTED,
     Call,
     Constant,
     Domain,
@@ -28,9 +29,9 @@ from sfumato.queries.expressions import (
     as_value,
     by_day,
     clamped,
-    days_in,
     fields,
     has_pattern,
+    moments_in,
     on_row,
     possible,
     stepped,
@@ -101,6 +102,28 @@ def occurring(
             public.append((number, table(name)))
     known = tuple((number, each) for number, each in public if each is not None)
     return _occurring(tuple(keys), tuple(spelled), tuple(conditions), known)
+
+
+def listed(found: Scalar, conditions: Sequence[Scalar]) -> tuple[Value, ...] | None:
+    """The values that conditions leave of a key without public ones, where these are few."""
+    parts = [part for each in conditions for part in _parts(each)]
+    for part in parts:
+        if isinstance(part, Call) and part.function in ("=", "in") and part.arguments[0] == found:
+            named = [each.value for each in part.arguments[1:] if isinstance(each, Constant)]
+            moments = [each for each in named if isinstance(each, datetime.datetime)]
+            if len(moments) == len(part.arguments) - 1:
+                return tuple(sorted(set(moments)))
+    kin = _Kin((), [], [found], {}, {each.name: each for each in fields(found)})
+    for part in parts:
+        if fields(part) <= fields(found):
+            kin.narrow(part)
+    try:
+        values = possible(_bounded(found, kin.columns))
+    except Unusable:
+        return None
+    if values is None and isinstance(found, Call) and (tried := kin.tried([])) is not None:
+        values = tuple(sorted(value for (value,) in tried))
+    return values if values and len(values) <= MOST_LISTED else None
 
 
 @lru_cache(maxsize=500)
@@ -237,9 +260,7 @@ class _Kin:
         if domain.keys is not None:
             return domain.keys if any(each == column for each in self.spelled) else None
         if domain.kind == "timestamp":
-            days = days_in(domain) if all(by_day(each) for each in self.spelled) else None
-            midnight = datetime.time()
-            return None if days is None else [datetime.datetime.combine(day, midnight) for day in days]
+            return moments_in(domain, self.spelled)
         return values_in(domain)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -37,7 +37,8 @@ class Key:
 
     expression: Scalar
     values: tuple[Value, ...] | None
-    is_listed: bool = False  # by a public table, without a declaration
+    is_listed: bool = False  # by a public table or by conditions, without a declaration
+    told: str = field(default="", compare=False)  # what was written
 
 
 @dataclass(frozen=True, slots=True)

@@ -512,6 +512,9 @@ class Reader:
             }
         if kinds == {"integer", "number"}:
             kinds = {"number"}
+        times = [each.value for each in parts if isinstance(each, Constant) and _has_time(each.value)]
+        if kinds == {"date", "timestamp"} or (kinds == {"date"} and times):
+            return [self._as_moment(each, node) for each in parts]
         if kinds == {"integer"} and any(
             isinstance(each, Constant) and isinstance(each.value, float) for each in parts
         ):
@@ -520,6 +523,12 @@ class Reader:
             return parts
         (kind,) = kinds
         return [self.as_kind(each, kind, node) if isinstance(each, Constant) else each for each in parts]
+
+    def _as_moment(self, value: Scalar, node: Node) -> Scalar:
+        """A date beside a timestamp is its midnight."""
+        if isinstance(value, Constant):
+            return self.as_kind(value, "timestamp", node)
+        return self.call(node, "to timestamp", clamped(value)) if value.domain.kind == "date" else value
 
     # Conditions ---------------------------------------------------------------------------------------
 
@@ -715,6 +724,10 @@ def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
     if isinstance(condition, Call) and condition.function == "=":
         return condition.arguments[0], condition.arguments[1]
     return None
+
+
+def _has_time(value: object) -> bool:
+    return isinstance(value, datetime.datetime) and value.time() != datetime.time()
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?")

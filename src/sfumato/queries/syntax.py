@@ -457,6 +457,16 @@ class Text:
                 told = _CALLED.get(name, name.strip("_").replace("_", " ").upper())
                 self.refuse(where, f"{told} is not supported in {word(node)}", "Leave it out.", name=name)
 
+    def written(self, node: Node) -> str:
+        """What was written there, where that is known: places of functions end before their last bracket."""
+        if node.span is None or node.kind == "Cast":
+            return ""
+        start, end = node.span
+        opened = self.sql.count("(", start, end) - self.sql.count(")", start, end)
+        for _ in range(opened):
+            end = self.sql.find(")", end) + 1 or end
+        return self.sql[start:end]
+
     def refuse(self, node: Node, problem: str, advice: str, *, name: str = "") -> NoReturn:
         """Refuse the query because of a node."""
         raise Unsupported(problem, INSTEAD.get(name, advice), sql=self.sql, span=node.span)

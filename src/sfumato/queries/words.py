@@ -20,7 +20,7 @@ _NAMES = {
 }
 _TYPES = {
     "to date": "DATE", "to number": "DOUBLE", "to single": "FLOAT", "to decimal": "DECIMAL",
-    "to integer": "INTEGER", "to text": "VARCHAR",
+    "to integer": "INTEGER", "to text": "VARCHAR", "to timestamp": "TIMESTAMP",
 }  # fmt: skip
 _INFIX = {"and", "or", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "%", "like", "ilike"}
 
