@@ -503,12 +503,14 @@ def test_a_comment_whose_end_is_lost_answers_only_what_it_must_have_been(tmp_pat
     one, other = (database.sql(sql, epsilon="0.5") for sql in (doubles, decimals))
     assert one.text_then == other.text_then
     assert one.key != other.key
-    assert not one.answers(one.text_then, 1)
-    assert not other.answers(one.text_then, 1)
+    assert not one.answers(one.text_then, 1, "duckdb")
+    assert not other.answers(one.text_then, 1, "duckdb")
     plain = "SELECT COUNT(*) -- it's all; of them\nFROM visits WHERE fee * 0.1 = 0.29"
     reworded = database.sql("select count(*) from visits where fee * 0.1 = 0.29", epsilon="0.5")
-    assert reworded.answers(database.sql(plain, epsilon="0.5").text_then, 1)
-    assert not reworded.answers(database.sql(plain.replace("0.1", "1e-1"), epsilon="0.5").text_then, 1)
+    assert reworded.answers(database.sql(plain, epsilon="0.5").text_then, 1, "duckdb")
+    assert not reworded.answers(
+        database.sql(plain.replace("0.1", "1e-1"), epsilon="0.5").text_then, 1, "duckdb"
+    )
 
 
 def test_bounds_of_a_decimal_column_are_decimals(tmp_path: Path) -> None:

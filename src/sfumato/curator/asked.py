@@ -90,7 +90,7 @@ class AskedPart(Protocol):
     def wrong_readings(self) -> tuple[int, ...]:
         """The earlier readings of SQL that understood it wrongly."""
 
-    def is_meant_by(self, text: str, reading: int) -> bool:
+    def is_meant_by(self, text: str, reading: int, dialect: str) -> bool:
         """Whether a text of the history, as it was once understood, is this question."""
 
     def was_meant(self, reading: int) -> bool:
@@ -155,6 +155,14 @@ class Asked(ABC):
         return tuple(each.query.asked for each in self.questions)
 
     @property
+    def worth(self) -> tuple[Guarantee, ...]:
+        """What a stored release of each must have cost: as much, and delta where noise takes some."""
+        return tuple(
+            price if each.query.slack or each.plan.private_keys else price.of(price.amount, Fraction(0))
+            for each, price in zip(self.questions, self.prices, strict=True)
+        )
+
+    @property
     def breaks(self) -> str:
         """The promise that it would break, in words."""
         return self.database.said.breaks(self.spend, self.slack, self.units)
@@ -172,13 +180,15 @@ class Asked(ABC):
             is_repaired(each.plan) for each in self.questions
         )
 
-    def answers(self, text: str, reading: int) -> bool:
-        """Whether this is what was asked by a text, as it was once understood."""
+    def answers(self, text: str, reading: int, dialect: str) -> bool:
+        """Whether this is what was asked by a text in a dialect, as it was once understood."""
         asked = texts.apart(text)
         if text == self.text_then:  # then nothing can be split wrongly
             asked = [texts.one_line(each.sql) for each in self.questions]
+        elif text == self.text:
+            asked = [texts.told(each.sql) for each in self.questions]
         return len(asked) == len(self.questions) and all(
-            each.is_meant_by(one, reading) for each, one in zip(self.questions, asked, strict=True)
+            each.is_meant_by(one, reading, dialect) for each, one in zip(self.questions, asked, strict=True)
         )
 
     @property
@@ -195,11 +205,12 @@ class Asked(ABC):
         ledger = self.database.ledger
         if not ledger.readings:
             return ()
+        dialect = self.questions[0].dialect
         readings = {reading for each in self.questions for reading in each.wrong_readings}
-        found = set(ledger.asked_before(self.text_then, readings) if readings else ())
+        found = set(ledger.asked_before(self.text_then, readings, dialect) if readings else ())
         for reading, keys in self._earlier:
             if reading in readings:
-                found |= set(ledger.answered_under(keys, lambda text, way: not self.answers(text, way)))
+                found |= set(ledger.answered_under(keys, lambda *asked: not self.answers(*asked)))
         return tuple(sorted(found))
 
     def is_or_was(self, key: str) -> bool:
@@ -227,9 +238,10 @@ class Asked(ABC):
     def _kept(self, version: int | None) -> Iterator[Kept]:
         """What may be an answer, by its names of today and then by those of before."""
         ledger = self.database.ledger
-        yield from ledger.all_kept(self.keys, self.prices, version=version)
-        for _, keys in self._earlier:
-            yield from ledger.all_kept(keys, self.prices, version=version, answers=self.answers)
+        for cost in dict.fromkeys((self.prices, self.worth)):
+            yield from ledger.all_kept(self.keys, cost, version=version)
+            for _, keys in self._earlier:
+                yield from ledger.all_kept(keys, cost, version=version, answers=self.answers)
 
     def _stored(self, kept: Kept, plans: list[Plan]) -> Stored:
         paid = [kept.receipt.price] if len(plans) == 1 else self.prices
@@ -327,9 +339,11 @@ class Asked(ABC):
         """What was charged for it and never released, and the plans that its steps were charged for: as they
         would be now, or as they were when other measures were taken for the same."""
         ledger, prices = self.database.ledger, self.prices
-        found = ledger.unredeemed(self.keys, prices)
-        for _, keys in self._earlier:
-            found += ledger.unredeemed(keys, prices, answers=self.answers)
+        found: tuple[Kept, ...] = ()
+        for cost in dict.fromkeys((prices, self.worth)):
+            found += ledger.unredeemed(self.keys, cost)
+            for _, keys in self._earlier:
+                found += ledger.unredeemed(keys, cost, answers=self.answers)
         now = [each.meaning for each in self.questions]
         for charged in sorted(found, key=lambda each: each.meaning != now):
             if plans := _meant(self.questions, charged):

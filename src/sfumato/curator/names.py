@@ -25,6 +25,10 @@ class Named(Protocol):
     def key(self) -> str:
         """The name."""
 
+    @property
+    def sense(self) -> str:
+        """What it means, in whatever place it is asked: it has no other name where a name changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -60,8 +64,8 @@ class Names:
 
 
 def order(questions: Sequence[Named]) -> tuple[int, ...]:
-    """The places of questions in the order of their names."""
-    return tuple(sorted(range(len(questions)), key=lambda i: questions[i].key))
+    """The places of questions in an order of their own, which stays where their names change."""
+    return tuple(sorted(range(len(questions)), key=lambda i: (questions[i].sense, questions[i].key)))
 
 
 def batch(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -119,6 +119,11 @@ class Question(Asked):
         """Its names: the first is written, all are looked up."""
         return self.database.names.keys(self.declared, self.tuned_for)
 
+    @property
+    def sense(self) -> str:
+        """What it means: equal for questions that ask for the same, wherever the data lie."""
+        return forms.meaning(self.declared, self.policy or self.database.policy)
+
     def keys_of(self, reading: int) -> tuple[str, ...]:
         """What it was known by while SQL was understood so."""
         try:
@@ -127,8 +132,8 @@ class Question(Asked):
             return self.keys
         return self.database.names.keys(then, self.tuned_for, reading)
 
-    def is_meant_by(self, text: str, reading: int) -> bool:
-        """Whether a text of the history, as it was once understood, is this question.
+    def is_meant_by(self, text: str, reading: int, dialect: str) -> bool:
+        """Whether a text of the history in a dialect, as it was once understood, is this question.
 
         Where the end of a comment is lost, all that it can have been must be: of what had the name by which
         it was stored.
@@ -139,7 +144,7 @@ class Question(Asked):
         meanings = set()
         for sql in (*own, *told):
             with suppress(QueryRefused):
-                plan = self._declared(read(sql), reading)
+                plan = self._declared(read(sql, dialect), reading)
                 if self.database.names.keys(plan, self.tuned_for, reading) == keys:
                     meanings.add(forms.meaning(plan, policy))
         return meanings == {forms.meaning(self.declared, policy)}
@@ -332,9 +337,9 @@ class Joint(Question):
     def formerly(self, plans: Sequence[Plan]) -> str:
         return former.batch([self.database.names.former(plan) for plan in plans])
 
-    def answers(self, text: str, reading: int) -> bool:
-        """Whether this is what was asked by a text, as it was once understood."""
-        return all(each.is_meant_by(text, reading) for each in self.parts)
+    def answers(self, text: str, reading: int, dialect: str) -> bool:
+        """Whether this is what was asked by a text in a dialect, as it was once understood."""
+        return all(each.is_meant_by(text, reading, dialect) for each in self.parts)
 
     @property
     def wrong_readings(self) -> tuple[int, ...]:

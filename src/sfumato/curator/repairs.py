@@ -17,7 +17,7 @@ from sfumato.curator import texts
 from sfumato.errors import QueryRefused
 from sfumato.queries import forms, notation
 from sfumato.queries.precision import adds_finely, averages_finely
-from sfumato.queries.statement import parse
+from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sfumato.queries.policy import Policy
     from sfumato.queries.statement import Statement
 
+ONE_DIALECT = 3  # readings before this one read all texts in one dialect
 VERSION = "0.2.0"  # in which readings were repaired
 WRONG = f"answered under a reading repaired in version {VERSION}"
 # what a text holds if it may be one of them, by the reading it was asked under: to read all of them again
@@ -52,15 +53,16 @@ def wrong_readings(statement: Statement, policy: Policy) -> tuple[int, ...]:
 
     Until the third one every question was read in one dialect, also those that came in PostgreSQL's.
     """
-    sql, own = statement.sql, forms.meaning(statement.plan(policy), policy)
-    if statement.dialect != "duckdb":
-        try:
+    sql, own, dialect = statement.sql, forms.meaning(statement.plan(policy), policy), statement.dialect
+    before: set[int] = set()
+    if dialect != "duckdb":
+        with suppress(QueryRefused):  # if it is, it was never answered
             is_same = _meant(sql, policy, notation.READING) == own
-        except QueryRefused:  # then it was never answered
-            return ()
-        if not is_same:
-            return tuple(range(notation.READING))
-    return tuple(reading for reading in range(notation.READING) if _is_wrong(sql, reading, policy))
+            before = {each for each in range(ONE_DIALECT) if not is_same or _is_wrong(sql, each, policy)}
+    else:
+        before = {each for each in range(ONE_DIALECT) if _is_wrong(sql, each, policy)}
+    later = range(ONE_DIALECT, notation.READING)
+    return (*sorted(before), *(each for each in later if _is_wrong(sql, each, policy, dialect)))
 
 
 def was_wrong(entry: Entry, names: Names) -> bool:
@@ -72,7 +74,7 @@ def was_wrong(entry: Entry, names: Names) -> bool:
     suspect, parts = SUSPECTS[entry.reading], texts.apart(entry.question)
     key = entry.key if len(parts) == 1 and entry.reading else ""
     return any(
-        _is_wrong(text, entry.reading, names.policy, key, names)
+        _is_wrong(text, entry.reading, names.policy, entry.dialect, key, names)
         for text in parts
         if suspect.search(text.replace("(*)", ""))
     )
@@ -94,19 +96,26 @@ def is_repaired(plan: Plan) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _is_wrong(text: str, reading: int, policy: Policy, key: str = "", names: Names | None = None) -> bool:
+def _is_wrong(
+    text: str,
+    reading: int,
+    policy: Policy,
+    dialect: str = "duckdb",
+    key: str = "",
+    names: Names | None = None,
+) -> bool:
     """Whether a text was read wrongly; where the end of a comment is lost, the text that had this name."""
     told = list(islice(texts.restored(text), texts.MOST_RESTORED))
     found = (
-        told if len(told) == 1 or not key or names is None else _known_by(key, told, reading, names)
+        told if len(told) == 1 or not key or names is None else _known_by(key, told, reading, dialect, names)
     ) or told
     for sql in found:
         try:
-            plan = parse(sql, policy)
+            plan = read(sql, dialect).plan(policy)
             return (
                 is_repaired(plan)
                 if reading == 0
-                else _meant(sql, policy, reading) != forms.meaning(plan, policy)
+                else _meant(sql, policy, reading, dialect) != forms.meaning(plan, policy)
             )
         except QueryRefused as refusal:
             if refusal.was_answered:
@@ -114,15 +123,16 @@ def _is_wrong(text: str, reading: int, policy: Policy, key: str = "", names: Nam
     return False
 
 
-def _known_by(key: str, told: list[str], reading: int, names: Names) -> list[str]:
+def _known_by(key: str, told: list[str], reading: int, dialect: str, names: Names) -> list[str]:
     """The first of several texts that had a name, by an earlier reading."""
     for sql in told:
         with suppress(QueryRefused):
-            if key in names.keys(parse(sql, names.policy, reading=reading), None, reading):
+            plan = read(sql, dialect).plan(names.policy, reading=reading)
+            if key in names.keys(plan, None, reading):
                 return [sql]
     return []
 
 
-def _meant(sql: str, policy: Policy, reading: int) -> str:
-    """What a text meant, in the dialect that all were read in; nothing if it was refused."""
-    return forms.meaning(parse(sql, policy, reading=reading), policy)
+def _meant(sql: str, policy: Policy, reading: int, dialect: str = "duckdb") -> str:
+    """What a text meant."""
+    return forms.meaning(read(sql, dialect).plan(policy, reading=reading), policy)

@@ -555,7 +555,8 @@ class Asking:
         if node.kind == "Cast" and node["to"].text() == "DECIMAL":
             places = Number(Fraction(self.reader.decimals(node["to"])))
             return Function("round", (self.number_shown(node.this), places))
-        if node.kind == "Cast" and node["to"].text() in ("DOUBLE", "FLOAT"):
+        is_wide = bool(node.arguments.get("if_wide"))
+        if node.kind == "Cast" and (is_wide or node["to"].text() in ("DOUBLE", "FLOAT")):
             return self.number_shown(node.this)
         if node.kind == "Star" or (node.kind == "Column" and node.this.kind == "Star"):
             self.text.refuse(node, "* would show rows", _ROWS)

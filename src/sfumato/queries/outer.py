@@ -391,6 +391,8 @@ class MadeReader:
             known = "DOUBLE, INTEGER, DECIMAL(10, 2), VARCHAR, DATE, TIMESTAMP"
             self.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
         inner = self.value(node.this, scope)
+        if node.arguments.get("if_wide"):
+            return inner
         if kind in ("date", "timestamp") and is_numeric(inner.kind):
             self.refuse(node, f"a number cannot be cast to {kind}", "Cast a text or a date.")
         self.check_moment(inner, kind, node)

@@ -381,6 +381,8 @@ class Reader:
             known = "DOUBLE, INTEGER, VARCHAR, DATE"
             self.text.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
         inner = self.value(node.this, scope)
+        if node.arguments.get("if_wide") and (self.text.reading < 5 or not inner.domain.wide):
+            return inner
         if isinstance(inner, Constant) and inner.domain.numeric and kind == "number":
             return self._cast_literal(inner, target)
         if target.text() == "DECIMAL" and inner.domain.numeric:

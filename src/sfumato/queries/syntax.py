@@ -173,7 +173,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "Tuple": {"expressions"},
     "Array": {"expressions"},
     "Neg": {"this"},
-    "Cast": {"this", "to", "_type", "numeric"},
+    "Cast": {"this", "to", "_type", "numeric", "if_wide"},
     "DataType": {"this", "nested", "expressions"},
     "DataTypeParam": {"this"},
     "Not": {"this"},

@@ -56,7 +56,7 @@ def in_last_decimals(node: Node, scale: int) -> Node:
     if scale <= FEW_DECIMALS:
         return product
     whole = anew(node, "DataType", this="BIGINT", nested=False)  # so that no digit of a wide one is lost
-    return anew(node, "Cast", this=product, to=whole)
+    return anew(node, "Cast", this=product, to=whole, if_wide=True)
 
 
 def one_by_one(node: Node) -> Node:

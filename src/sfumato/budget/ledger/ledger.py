@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sfumato.budget.ledger.subjects import Units
     from sfumato.mechanisms import Guarantee, Spend
 
-    Answers = Callable[[str, int], bool]
+    Answers = Callable[[str, int, str], bool]
 
 WRITER_SECONDS = 60.0  # seconds to wait for a writer who does not get on
 ROOM = 1 << 18  # bytes that must be free on the disk: more than a charge and its release take
@@ -250,12 +250,13 @@ class Ledger:
         """The stored releases that may answer a question, known by any of these keys; the dearest first.
 
         `sizes` says how many steps each part had where the price that was asked is not stored. `answers` says
-        of a text and the reading by which it was understood whether what is stored for it is an answer.
+        of a text, the reading by which it was understood and its dialect whether what is stored for it is an
+        answer.
         """
         return tuple(
             self._as_kept(charged, _draw(drawn))
             for charged, drawn in self._shelf.stored(keys, version)
-            if charged.is_worth(asked, sizes, self.total) and answers(charged.question, charged.reading)
+            if charged.is_worth(asked, sizes, self.total) and answers(*charged.as_asked)
         )
 
     def _as_kept(self, charged: Charged, drawn: Draw) -> Kept:
@@ -276,19 +277,20 @@ class Ledger:
         return tuple(
             self._as_kept(each, ())
             for each in self._shelf.waiting(keys)
-            if each.is_worth(asked, sizes, self.total) and answers(each.question, each.reading)
+            if each.is_worth(asked, sizes, self.total) and answers(*each.as_asked)
         )
 
     @_plainly
-    def asked_before(self, question: str, readings: Collection[int]) -> tuple[int, ...]:
-        """Charges of this database for a text, understood by one of these readings and answered."""
-        return self._shelf.read_as(question, self.name, readings)
+    def asked_before(self, question: str, readings: Collection[int], dialect: str) -> tuple[int, ...]:
+        """Charges of this database for a text, understood by one of these readings, in this dialect if it was
+        noted, and answered."""
+        return self._shelf.read_as(question, self.name, readings, dialect)
 
     @_plainly
     def answered_under(self, keys: Sequence[str], wanted: Answers) -> tuple[int, ...]:
         """The charges with a stored release under these keys whose text and reading are wanted."""
         stored = self._shelf.stored(keys, None)
-        return tuple(each.line.number for each, _ in stored if wanted(each.question, each.reading))
+        return tuple(each.line.number for each, _ in stored if wanted(*each.as_asked))
 
     @property
     @_plainly

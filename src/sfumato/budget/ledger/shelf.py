@@ -36,6 +36,7 @@ EARLIER = {
         for reading in (2, 3, 4)
     },
 }
+NOTED = 3  # the first reading by which charges note their dialect
 STORED = "EXISTS (SELECT 1 FROM entries r WHERE r.topic = 'release/' || CAST(c.number AS TEXT) || '/0')"
 
 
@@ -66,6 +67,11 @@ class Charged:
     def reading(self) -> int:
         """By which reading of SQL it was understood."""
         return reading_of(self.body)
+
+    @property
+    def as_asked(self) -> tuple[str, int, str]:
+        """Its text, by which reading it was understood, and its dialect: the first, until it was noted."""
+        return self.question, self.reading, str(self.body.get("dialect", FIRST_DIALECT))
 
     def is_worth(self, asked: Sequence[Guarantee], sizes: Sequence[int], total: Guarantee) -> bool:
         """Whether so much was asked for every part, or more.
@@ -150,8 +156,9 @@ class Shelf:
             self._looked = last
         return frozenset(self._readings)
 
-    def read_as(self, question: str, name: str, readings: Collection[int]) -> tuple[int, ...]:
-        """The numbers of released charges of a database for a text, understood by one of these readings."""
+    def read_as(self, question: str, name: str, readings: Collection[int], dialect: str) -> tuple[int, ...]:
+        """The numbers of released charges of a database for a text, understood by one of these readings and
+        in this dialect: until it was noted, all were read in the first, however they were written."""
         sql = (
             f"SELECT c.number, c.body FROM entries c WHERE c.kind = 'charge' AND c.body LIKE ? AND {STORED}"
             " ORDER BY c.number"
@@ -162,6 +169,7 @@ class Shelf:
             number
             for number, body in rows
             if body["question"] == question and body["database"] == name and reading_of(body) in readings
+            if reading_of(body) < NOTED or body.get("dialect", FIRST_DIALECT) == dialect
         )
 
     def open_charges(self, after: int, name: str) -> tuple[OpenCharge, ...]:
