@@ -36,7 +36,9 @@ KEPT = Path(__file__).parents[1] / "kept" / "first"
 ASKED = json.loads((KEPT / "asked.json").read_text(encoding="utf-8"))
 # by versions that had forms and units: the second took some decimals for doubles, and names of the third do
 # not always tell them apart
-LATER = [KEPT.parent / name for name in ("second", "second_decimals", "third", "third_comments", "fourth")]
+LATER = [
+    KEPT.parent / name for name in ("second", "second_decimals", "third", "third_comments", "fourth", "fifth")
+]
 COMMENTS = KEPT.parent / "third_comments"
 KEYS = json.loads((KEPT / "keys.json").read_text(encoding="utf-8"))
 NAMES = json.loads((KEPT.parent / "names.json").read_text(encoding="utf-8"))
