@@ -268,13 +268,16 @@ class Asking:
             found = self.reader.raw(target, self.scope)
             key = self.read_key(found, target, conditions)
             if any(key.expression == other.expression for other in keys):
-                if self.is_below:
+                if self.is_below and rolled is None:
                     continue
                 self.text.refuse(target, "GROUP BY names this twice", "Name it once.")
             keys.append(key)
         hide_largest(keys)
         if listed is not None:
-            return tuple(keys), tuple(dict.fromkeys(self.set_of(each, keys) for each in spelled))
+            sets = [self.set_of(each, keys) for each in spelled]
+            if len(set(sets)) < len(sets):
+                self.text.refuse(listed, "GROUPING SETS names a set twice", "Name it once.")
+            return tuple(keys), tuple(sets)
         return tuple(keys), sets_of(rolled.kind if rolled is not None else "", len(keys))
 
     def set_of(self, nodes: list[Node], keys: list[Key]) -> tuple[int, ...]:

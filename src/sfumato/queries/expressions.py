@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 53  # a number in an expression stays below this, where every integer is a double
 EXACT = 1 << 51  # below this, in units of its last decimal, a decimal is known by the nearest double
 WIDEST = 10**37  # and below this it can be computed with in 128 bits
+MOST_WORK = 20_000_000  # letters that patterns are compared with, to list the values of an expression
 MOST_LISTED = 5_000  # so many values are listed at most, when the values of an expression become public keys
 FIRST, LAST = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
@@ -338,6 +339,9 @@ def _results(
     expression: Call, inputs: tuple[Value | None, ...], hinge: Call | None = None
 ) -> tuple[Value, ...] | None:
     found: dict[Value, None] = {}
+    letters = max((len(each) for each in inputs if isinstance(each, str)), default=0)
+    if len(inputs) * work(expression, letters) > MOST_WORK:
+        return None
     for value in inputs:
         try:
             result = evaluate(expression, value, hinge)
@@ -350,6 +354,20 @@ def _results(
     if expression.domain.kind == "text":
         return tuple(found)
     return tuple(sorted(found))
+
+
+def work(expression: Scalar, letters: int) -> int:
+    """How many letters patterns are compared with, where columns have texts of so many."""
+    patterns, waiting = 0, [expression]
+    while waiting:
+        match waiting.pop():
+            case Constant(str() as text):
+                letters += len(text)
+            case Call(function, arguments):
+                waiting.extend(arguments)
+                if function in ("like", "ilike") and isinstance(arguments[1], Constant):
+                    patterns += len(str(arguments[1].value))
+    return patterns * max(letters, 20)
 
 
 def as_value(found: Outcome, kind: Kind) -> Value | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import (
     MOST_LISTED,
+    MOST_WORK,
     Call,
     Constant,
     Domain,
@@ -36,6 +37,7 @@ from sfumato.queries.expressions import (
     possible,
     stepped,
     values_in,
+    work,
 )
 from sfumato.queries.plan import Occurring
 from sfumato.queries.relations import Among, Fold, Join, Placed, Scan, Where, prefix
@@ -200,7 +202,12 @@ class _Kin:
         inputs = list(self.inputs([*self.spelled, *used]))
         if any(each is None for each in inputs):
             return None
-        if any(map(has_pattern, self.spelled)) or math.prod(len(i or ()) for i in inputs) > MOST_TRIED:
+        count = math.prod(len(each or ()) for each in inputs)
+        if any(map(has_pattern, self.spelled)) or count > MOST_TRIED:
+            return None
+        told = (value for each in inputs for row in each or () for value in row.values())
+        letters = max((len(text) for text in told if isinstance(text, str)), default=0)
+        if count * sum(work(each, letters) for each in (*self.spelled, *used)) > MOST_WORK:
             return None
         found: set[tuple[Value, ...]] = set()
         for parts in itertools.product(*(each or () for each in inputs)):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MadeKind = Literal["integer", "number", "text", "boolean", "date", "timestamp", "interval", "null"]
 End = Literal["", "low", "high"]  # of an interval
+Held = Literal["whole", "decimal", "double"]  # what SQL holds a number in
 
 MOST_DIGITS = 1_000  # bits of a number without noise; with more there is no interval
 MOST_WRITTEN_OUT = 1_000  # queries that one becomes, where those of WITH are written out
@@ -219,6 +220,7 @@ class Made:
     trace: Trace | None = None
     query: MadeQuery | None = None  # of a subquery
     over: MadeWindow | None = None
+    held: Held = "double"  # a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ class MadeColumn:
     kind: MadeKind
     noisy: bool = False
     trace: Trace | None = None
+    held: Held = "double"  # a number
     end: End = ""  # of the interval of its trace, which is shown instead of the value
 
 
@@ -456,3 +459,29 @@ def looks_around(item: tuple[str, Made]) -> bool:
     """Whether other rows count in a value."""
     made = item[1]
     return made.over is not None or any(looks_around(("", each)) for each in made.parts)
+
+
+_IN_ORDER = ("row_number", "lag", "lead", "first_value", "last_value", "nth_value", "ntile", "first", "last")
+
+
+def takes_order(made: Made) -> bool:
+    """Whether it depends on the order in which rows come: OVER () and FIRST say none."""
+    inner = made.parts[0] if made.word == "over" and made.parts else made
+    is_framed = made.over is not None and made.over.frame.startswith("ROWS")
+    is_open = made.over is None or not made.over.order
+    if made.word == "over" and is_open and (inner.text in _IN_ORDER or is_framed):
+        return True
+    if made.word == "aggregate" and made.text in ("first", "last"):
+        return True
+    return any(map(takes_order, made.parts))
+
+
+def is_sorted(query: MadeQuery) -> bool:
+    """Whether its rows come in an order that was asked for."""
+    while isinstance(query, MadeSelect):
+        if query.order:
+            return True
+        if len(query.sources) != 1:
+            return False
+        query = query.sources[0].body
+    return False

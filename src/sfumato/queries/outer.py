@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from sfumato.queries.asking import whole_number
+from sfumato.queries.held import held
 from sfumato.queries.made import (
     Applied,
     Atom,
@@ -45,12 +47,12 @@ from sfumato.queries.madewords import (
 )
 from sfumato.queries.shown import Arithmetic, Number, Released, Weighted
 from sfumato.queries.spelling import instead_of
-from sfumato.queries.syntax import Node, Text, bare, word
+from sfumato.queries.syntax import Node, Text, bare, place_of, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sfumato.queries.made import MadeKind, MadeQuery, Trace
+    from sfumato.queries.made import Held, MadeKind, MadeQuery, Trace
     from sfumato.queries.shown import Expression
 
 MOST_LISTED_ROWS = 10_000  # that are written out, or made by a series
@@ -80,15 +82,6 @@ class MadeScope:
     grouped: bool = False
 
 
-def _is_exact(node: Node, made: Made) -> bool:
-    """Whether SQL computes something in decimals: 0.29 * n. Here it is a double, and rounded as a decimal."""
-    if node.arguments.get("numeric"):
-        return True
-    if made.word in ("operator", "negate"):
-        return made.text != "/" and any(_is_exact(Node(""), each) for each in made.parts)
-    return made.word == "number" and re.fullmatch(r"\d*\.\d*", made.text) is not None
-
-
 @dataclass(slots=True)
 class MadeReader:
     """Reads expressions and clauses over released rows."""
@@ -101,6 +94,14 @@ class MadeReader:
 
     def refuse(self, node: Node, problem: str, advice: str) -> NoReturn:
         self.text.refuse(node, problem, advice)
+
+    def held(self, made: Made) -> Held:
+        """What SQL holds a number in."""
+        return held(made, divides_exactly=self.text.dialect == "postgres")
+
+    def is_exact(self, node: Node, made: Made) -> bool:
+        """Whether SQL computes something in decimals: 0.29 * n. Here it is a double, rounded as a decimal."""
+        return bool(node.arguments.get("numeric")) or self.held(made) == "decimal"
 
     # Values -------------------------------------------------------------------------------------------
 
@@ -214,7 +215,9 @@ class MadeReader:
             self.check(each, listed.takes[min(i, len(listed.takes) - 1)], node)
         kind = listed.gives or (wider([each.kind for each in parts]) or parts[0].kind)
         name = listed.word
-        if name in ("floor", "ceil") and _is_exact(node, parts[0]):
+        if name in ("concat", "||"):
+            parts = [self.as_text(each) for each in parts]
+        if name in ("floor", "ceil") and self.is_exact(node, parts[0]):
             name = f"{name} exactly"
         trace = None
         leaves_out = listed.traced in ("smallest", "largest") and any(may_be_missing(p.trace) for p in parts)
@@ -223,6 +226,12 @@ class MadeReader:
                 Applied(listed.traced, tuple(each.trace for each in parts if each.trace is not None))
             )
         return self.plain(name, kind, parts, trace=trace)
+
+    def as_text(self, made: Made) -> Made:
+        """What is made a text: a double has a point, but in PostgreSQL."""
+        if not is_numeric(made.kind) or self.held(made) != "double" or self.text.dialect == "postgres":
+            return made
+        return self.plain("double text", "text", [made])
 
     def plain(
         self, name: str, kind: MadeKind, parts: Iterable[Made], *, text: str = "", trace: Trace | None = None
@@ -355,7 +364,7 @@ class MadeReader:
                 self.refuse(node, "ROUND takes a whole number of digits", "Write for example: ROUND(x, 2)")
             count = -int(told.text()) if negative else int(told.text())
         even = bool(node.arguments.get("even"))
-        if not even and _is_exact(node, inner):
+        if not even and self.is_exact(node, inner):
             trace = None if inner.trace is None else Applied(f"round {count}", (inner.trace,))
             return self.plain("round exactly", inner.kind, [inner], text=str(count), trace=trace)
         trace = None
@@ -415,8 +424,9 @@ class MadeReader:
         if kind == "text" and node.arguments.get("numeric"):
             told = "PostgreSQL writes decimals as texts with zeros at their ends"
             self.refuse(node, told, "Show the number in a column of its own.")
-        if kind == "integer" and not digits and is_numeric(inner.kind) and _is_exact(node, inner):
+        if kind == "integer" and not digits and is_numeric(inner.kind) and self.is_exact(node, inner):
             inner = self.plain("round exactly", "number", [inner], text="0")
+        inner = self.as_text(inner) if kind == "text" else inner
         return self.plain("cast", kind, [inner], text=digits and f"DECIMAL {int(digits)}", trace=trace)
 
     def check_moment(self, made: Made, kind: MadeKind, node: Node) -> None:
@@ -478,7 +488,7 @@ class MadeReader:
             return self.plain("not", "boolean", [found]) if node.arguments.get("negate") else found
         self.alike(parts, node)
         exactly = all(is_numeric(each.kind) for each in parts) and any(
-            _is_exact(Node(""), each) and each.word != "number" for each in parts
+            self.held(each) == "decimal" and each.word != "number" for each in parts
         )
         return self.plain("compare exactly" if exactly else "compare", "boolean", parts, text=COMPARING[kind])
 
@@ -679,19 +689,38 @@ class MadeReader:
                 found += [MadeOrder(item, *ways) for _, item in items]
                 continue
             if by.kind == "Literal" and not by.arguments.get("is_string") and items:
-                if not by.text().isdecimal() or not 1 <= int(by.text()[:5]) <= len(items):
+                if (place := place_of(by.text(), len(items))) is None:
                     self.refuse(
                         by,
                         "that position is not in the SELECT list",
                         f"Write a position from 1 to {len(items)}.",
                     )
-                found.append(MadeOrder(items[int(by.text()) - 1][1], *ways))
+                found.append(MadeOrder(items[place][1], *ways))
                 continue
             named = None
             if by.kind == "Column" and by.get("table") is None:
                 named = next((item for name, item in items if name.lower() == by.name.lower()), None)
             found.append(MadeOrder(named or self.value(by, scope), *ways))
         return tuple(found)
+
+    def limits(self, node: Node) -> tuple[int | None, int | None]:
+        """LIMIT or FETCH, and OFFSET."""
+        limit = offset = None
+        if (clause := node.get("limit")) is not None:
+            self.text.allow(clause, above=True)
+            if clause.kind == "Fetch":
+                options = clause.get("limit_options")
+                for name, told in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
+                    if options is not None and options.arguments.get(name):
+                        self.text.refuse(clause, f"{told} is not supported", "Write for example: LIMIT 10")
+                count = clause.get("count")  # FETCH FIRST ROW ONLY
+                limit = 1 if count is None else whole_number(count, "FETCH", self.text)
+            else:
+                limit = whole_number(clause.expression, "LIMIT", self.text)
+        if (clause := node.get("offset")) is not None:
+            self.text.allow(clause, above=True)
+            offset = whole_number(clause.expression, "OFFSET", self.text)
+        return limit, offset
 
 
 _MOMENT = re.compile(
@@ -708,7 +737,7 @@ _FRAME_END = re.compile(r"CURRENT ROW|(UNBOUNDED|[0-9]{1,6}) (PRECEDING|FOLLOWIN
 
 def column_of(alias: str, column: MadeColumn) -> Made:
     """A column of something in FROM."""
-    found = Made("column", column.kind, text=f"{alias}\0{column.name}", noisy=column.noisy)
+    found = Made("column", column.kind, text=f"{alias}\0{column.name}", noisy=column.noisy, held=column.held)
     if column.trace is None:
         return found
     return replace(found, trace=moved(column.trace, lambda at: row_of(alias, at)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from sfumato.queries.syntax import Node
+from sfumato.queries.syntax import Node, place_of
 from sfumato.queries.trees import altered, anew
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def spelled_out(select: Node, columns: Iterable[str], text: Text) -> Node:
 
     In SELECT x + 1 AS y, 2 * y FROM t WHERE y > 3 a y is x + 1, unless t has a column y.
     """
-    if not text.reuses or not any(each.kind == "Alias" for each in select.nodes()):
+    if text.dialect == "postgres" or not any(each.kind == "Alias" for each in select.nodes()):
         return select
     taken, named, items = {name.lower() for name in columns}, dict[str, Node](), list[Node]()
     for item in select.nodes():
@@ -127,8 +127,9 @@ def grouped(node: Node, items: list[Node], text: Text, scope: Scope) -> Node:
 def positional(node: Node, items: list[Node], text: Text) -> Node:
     """The selected expression that a number counts to."""
     told = node.text()
-    if node.arguments.get("is_string") or not told.isdecimal() or not 1 <= int(told[:5]) <= len(items):
+    place = None if node.arguments.get("is_string") else place_of(told, len(items))
+    if place is None:
         text.refuse(
             node, "that position is not in the SELECT list", f"Write a position from 1 to {len(items)}."
         )
-    return items[int(told) - 1]
+    return items[place]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from sfumato.errors import QueryRefused, Unsupported
 from sfumato.queries import asking
 from sfumato.queries.asking import Asking
+from sfumato.queries.columns import domain_of
+from sfumato.queries.held import held, held_by, held_in, widest
 from sfumato.queries.joins import NESTED, ONE_BY_ONE, is_comma
 from sfumato.queries.made import (
     MOST_TRACED,
@@ -33,15 +35,17 @@ from sfumato.queries.made import (
     is_added,
     is_of_others,
     is_partial,
+    is_sorted,
     is_sorted_by_noise,
     looks_around,
     moved,
     places_of,
     small,
+    takes_order,
     written_out,
 )
-from sfumato.queries.madewords import NUMERIC, wider
-from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, row_of
+from sfumato.queries.madewords import NUMERIC, is_numeric, wider
+from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, column_of, row_of
 from sfumato.queries.plan import Outer
 from sfumato.queries.reading import Reader
 from sfumato.queries.rewrite import rewrite
@@ -59,11 +63,11 @@ from sfumato.queries.shape import (
 )
 from sfumato.queries.shown import KeyOf
 from sfumato.queries.spelling import end_of, plainly
-from sfumato.queries.syntax import Node, Text, word
+from sfumato.queries.syntax import Node, Text, place_of, word
 
 if TYPE_CHECKING:
     from sfumato.queries.asking import Measuring
-    from sfumato.queries.made import End, MadeKind, MadeQuery
+    from sfumato.queries.made import End, Held, MadeKind, MadeQuery
     from sfumato.queries.plan import Plan
 
 MOST_QUESTIONS = 32  # that one text asks
@@ -251,18 +255,20 @@ class Splitter:
         found = Asking(self.text, Reader(self.text), select, measuring)
         plan, aggregates = found.below(FromReader(self.text, found.reader), named)
         number = self.numbered(plan)
+        holds = [held_in(key.expression.domain) for key in plan.keys]
+        holds += [held_by(each, self.text.dialect) for each in aggregates]
         columns = [
-            MadeColumn(c.name, c.kind, True, Atom(number, c.expression, 0))
+            MadeColumn(c.name, c.kind, True, Atom(number, c.expression, 0), in_)
             if c.has_interval and c.expression is not None
-            else MadeColumn(c.name, c.kind, not isinstance(c.expression, KeyOf))
-            for c in plan.columns
+            else MadeColumn(c.name, c.kind, not isinstance(c.expression, KeyOf), held=in_)
+            for c, in_ in zip(plan.columns, holds, strict=True)
         ]
         body = ShownRows(number, tuple(columns), partial=plan.private_keys)
         by_name = {column.name: column for column in columns}
 
         def shown(name: str) -> Made:
             column = by_name[name]
-            made = Made("column", column.kind, text=f"{inside}\0{name}", noisy=column.noisy)
+            made = replace(column_of(inside, column), trace=None)
             trace = column.trace
             return made if trace is None else replace(made, trace=moved(trace, lambda _: row_of(inside, 0)))
 
@@ -288,6 +294,10 @@ class Splitter:
         scope = MadeScope(known=known)
         source = MadeSource(inside, body)
         return self.select(self.instead(select, found.select), named, (source,), scope, found)
+
+    def held(self, made: Made) -> Held:
+        """What SQL holds a number in."""
+        return held(made, divides_exactly=self.text.dialect == "postgres")
 
     def numbered(self, plan: Plan) -> int:
         """The number of a question: the same for the same question, however it is measured."""
@@ -447,10 +457,7 @@ class Splitter:
             self.text.refuse(node, "there are more names than columns", f"Give {len(found.columns)} names.")
         inside = f"s{next(self.aliases)}"
         names = [each.name for each in given] + [column.name for column in found.columns[len(given) :]]
-        items = tuple(
-            Made("column", column.kind, text=f"{inside}\0{column.name}", noisy=column.noisy)
-            for column in found.columns
-        )
+        items = tuple(replace(column_of(inside, column), trace=None) for column in found.columns)
         columns = tuple(replace(column, name=name) for column, name in zip(found.columns, names, strict=True))
         rows = tuple(row_of(inside, at) for at in range(found.hidden))
         return MadeSelect(columns, items, rows, (MadeSource(inside, found),), selected=found.selected)
@@ -462,7 +469,9 @@ class Splitter:
         if table is None or not table.public:
             known = [each.name for each in self.text.policy.tables if each.public]
             self.text.unknown("table", node.name, known, node.this)
-        return PublicRows(table.name, tuple(MadeColumn(c.name, c.kind) for c in table.columns))
+        holds = [held_in(domain_of(column, self.text.reading)) for column in table.columns]
+        columns = [MadeColumn(c.name, c.kind, held=in_) for c, in_ in zip(table.columns, holds, strict=True)]
+        return PublicRows(table.name, tuple(columns))
 
     def values(self, node: Node) -> MadeQuery:
         """Rows that are written out."""
@@ -478,7 +487,9 @@ class Splitter:
         columns = []
         for i, column in enumerate(zip(*rows, strict=True)):
             noisy = any(each.noisy for each in column)
-            columns.append(MadeColumn(f"col{i}", reader.alike(list(column), node), noisy))
+            kind = reader.alike(list(column), node)
+            in_ = widest([self.held(each) for each in column if is_numeric(each.kind)])
+            columns.append(MadeColumn(f"col{i}", kind, noisy, held=in_))
         return ListedRows(tuple(rows), tuple(columns))
 
     def series(self, node: Node, alias: str) -> MadeQuery:
@@ -495,7 +506,7 @@ class Splitter:
             self.text.refuse(node, "RANGE is not supported here", "Write: generate_series(1, 12)")
         gives: MadeKind = "integer" if kind == "integer" else "timestamp"
         noisy = any(each.noisy for each in parts)
-        column = MadeColumn(alias or "generate_series", gives, noisy)
+        column = MadeColumn(alias or "generate_series", gives, noisy, held="whole")
         return ListedRows((tuple(parts),), (column,), is_series=True, selected=noisy)
 
     # SELECT -------------------------------------------------------------------------------------------
@@ -556,9 +567,13 @@ class Splitter:
             qualify = reader.truth(clause.this, after)
             selected = selected or qualify.noisy
         order = reader.ordered(select.get("order"), after, tuple(items))
-        limit, offset = self.limits(select)
+        limit, offset = reader.limits(select)
         cuts = limit is not None or offset is not None
         distinct = bool(select.arguments.get("distinct"))
+        shown = [*(made for _, made in items), *(each.by for each in order), *filter(None, (having, qualify))]
+        if any(is_sorted(each.body) for each in sources) and any(map(takes_order, shown)):
+            told = "no order of rows is kept between a subquery and what stands above it"
+            text.refuse(select, told, "Write OVER (ORDER BY x), or ARG_MAX(x, y) instead of FIRST(x).")
         is_plain = not (is_grouped or distinct or len(sources) > 1 or any(map(looks_around, items)))
         if not is_plain or qualify is not None:  # an order below means nothing there
             sources = tuple(replace(each, body=self.unsorted(each.body)) for each in sources)
@@ -628,9 +643,8 @@ class Splitter:
             if selected and (any(is_of_others(each) for each in places) or has_choice(trace)):
                 trace = None  # without noise it would be made of other rows
             trace = small(trace)
-            columns.append(
-                MadeColumn(name, made.kind, made.noisy, None if trace is None else moved(trace, hidden))
-            )
+            known = None if trace is None else moved(trace, hidden)
+            columns.append(MadeColumn(name, made.kind, made.noisy, known, self.held(made)))
         return tuple(columns), tuple(rows)
 
     def starred(self, select: Node, scope: MadeScope) -> list[tuple[str, Node | Made]]:
@@ -687,10 +701,10 @@ class Splitter:
         for each in plain:
             target = each
             if each.kind == "Literal":
-                if not each.text().isdecimal() or not 1 <= int(each.text()[:5]) <= len(listed):
+                if (place := place_of(each.text(), len(listed))) is None:
                     told = "that position is not in the SELECT list"
                     self.text.refuse(each, told, f"Write a position from 1 to {len(listed)}.")
-                item = listed[int(each.text()) - 1][1]
+                item = listed[place][1]
                 if isinstance(item, Made):
                     keys.append(item)
                     continue
@@ -716,25 +730,6 @@ class Splitter:
         for each in made.parts:
             self.check_grouped(each, keys, node)
 
-    def limits(self, node: Node) -> tuple[int | None, int | None]:
-        """LIMIT or FETCH, and OFFSET."""
-        limit = offset = None
-        if (clause := node.get("limit")) is not None:
-            self.text.allow(clause, above=True)
-            if clause.kind == "Fetch":
-                options = clause.get("limit_options")
-                for name, told in (("with_ties", "WITH TIES"), ("percent", "PERCENT")):
-                    if options is not None and options.arguments.get(name):
-                        self.text.refuse(clause, f"{told} is not supported", "Write for example: LIMIT 10")
-                count = clause.get("count")  # FETCH FIRST ROW ONLY
-                limit = 1 if count is None else asking.whole_number(count, "FETCH", self.text)
-            else:
-                limit = asking.whole_number(clause.expression, "LIMIT", self.text)
-        if (clause := node.get("offset")) is not None:
-            self.text.allow(clause, above=True)
-            offset = asking.whole_number(clause.expression, "OFFSET", self.text)
-        return limit, offset
-
     # UNION --------------------------------------------------------------------------------------------
 
     def sets(self, node: Node, named: dict[str, Node]) -> MadeQuery:
@@ -748,7 +743,11 @@ class Splitter:
             if self.level(each, named) == "people":
                 told = "a part of this query is about single rows of people"
                 self.text.refuse(each, told, "Aggregate in each part.")
-            parts.append(self.unsorted(self.query(each, named)))
+            parts.append(self.query(each, named))
+        if node.get("limit") is not None and node.get("order") is None and any(map(is_sorted, parts)):
+            told = "no order of rows is kept from the parts of a UNION"
+            self.text.refuse(node, told, "Write ORDER BY behind the last part, before LIMIT.")
+        parts = [self.unsorted(each) for each in parts]
         distinct = bool(node.arguments.get("distinct"))
         how: Any = _SETS[node.kind] + ("" if distinct or node.kind != "Union" else " ALL")
         if not distinct and node.kind != "Union":
@@ -766,7 +765,13 @@ class Splitter:
                 told = f"{a.name} is {a.kind} in one part and {b.kind} in the other"
                 self.text.refuse(node, told, "Cast one of them.")
             columns.append(
-                MadeColumn(a.name, kind, a.noisy or b.noisy, either(a.trace, b.trace, first.hidden))
+                MadeColumn(
+                    a.name,
+                    kind,
+                    a.noisy or b.noisy,
+                    either(a.trace, b.trace, first.hidden),
+                    widest([a.held, b.held]),
+                )
             )
         if not hidden:
             columns = [replace(column, trace=None) for column in columns]
@@ -775,15 +780,13 @@ class Splitter:
             columns = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
         selected = first.selected or second.selected or (how != "UNION ALL" and any(c.noisy for c in columns))
         found = MadeUnion(how, (first, second), tuple(columns), hidden, selected=selected)
-        limit, offset = self.limits(node)
+        limit, offset = self.reader(named, node).limits(node)
         if node.get("order") is None and limit is None and offset is None:
             return found
         inside = f"s{next(self.aliases)}"
         scope = MadeScope((MadeName("", inside, found),))
         reader = self.reader(named, node)
-        items = tuple(
-            (c.name, Made("column", c.kind, text=f"{inside}\0{c.name}", noisy=c.noisy)) for c in columns
-        )
+        items = tuple((c.name, replace(column_of(inside, c), trace=None)) for c in columns)
         order = reader.ordered(node.get("order"), scope, items)
         is_cut = (limit is not None or offset is not None) and any(each.by.noisy for each in order)
         rows = tuple(row_of(inside, at) for at in range(hidden))

@@ -68,7 +68,7 @@ class Statement:
         noted.
         """
         check_doubts(self.doubts, policy, self.written)
-        text = Text(self.written, policy, self.today, reading, reuses=self.dialect != "postgres")
+        text = Text(self.written, policy, self.today, reading, self.dialect)
         try:
             found = translated(self.tree, text) if self.dialect == "postgres" else self.tree
             plan = ask(found, text, measuring, self.part)

@@ -436,7 +436,7 @@ class Text:
     policy: Policy
     today: datetime.date | None = None  # what CURRENT_DATE is
     reading: int = READING  # by which it is understood: of before, where a stored text is read as it was then
-    reuses: bool = True  # whether an item of SELECT may be named by those after it
+    dialect: str = "duckdb"  # of its tree
     days: list[datetime.date] = field(default_factory=list, compare=False)  # today, if it speaks of it
 
     def allow(self, node: Node, *, above: bool = False) -> None:
@@ -491,6 +491,17 @@ class Text:
         refusal = Unsupported(reason.problem, reason.advice, sql=self.sql, span=node.span)
         refusal.was_answered = isinstance(reason, Misread)
         raise refusal
+
+
+def place_of(told: str, count: int) -> int | None:
+    """Which of so many things a number from 1 on names; None if there is none.
+
+    >>> place_of("002", 3), place_of("4", 3), place_of("0", 3), place_of("1.5", 3)
+    (1, None, None, None)
+    """
+    digits = told.lstrip("0")
+    is_place = digits.isascii() and digits.isdecimal() and len(digits) < 10 and int(digits) <= count
+    return int(digits) - 1 if is_place else None
 
 
 def word(node: Node) -> str:

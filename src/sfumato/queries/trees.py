@@ -140,7 +140,7 @@ def one_quantile_each(node: Node) -> Node:
     if found.kind == "Bracket" and len(found.nodes()) == 1 and (ranks := _ranks(found.this)) is not None:
         inner, told = found.this, found.nodes()[0].text()
         first = 0 if inner.kind == "PercentileDisc" else 1  # the parser counts from 0 where it knows no type
-        if told.isdecimal() and 0 <= int(told) - first < len(ranks):
+        if told.isdecimal() and len(told) < 10 and 0 <= int(told) - first < len(ranks):
             return altered(inner, **{_QUANTILES[inner.kind]: ranks[int(told) - first]})
     return found
 

@@ -529,6 +529,7 @@ _PRINTED: dict[str, Any] = {
     "boolean": lambda _, made: made.text,
     "null": lambda *_: "NULL",
     "interval": lambda _, made: f"INTERVAL ({made.text.split()[0]}) {made.text.split()[1]}",
+    "double text": lambda p, made: f"CAST({p.value(made.parts[0])} AS VARCHAR)",
     "end": lambda p, made: p.value(made.parts[0]),
     "negate": lambda p, made: f"(-{p.value(made.parts[0])})",
     "operator": _MadePrinter.operator,

@@ -10,8 +10,8 @@ A table that is only appended to: charges and releases, and everything else that
 * each entry carries a hash over itself and the one before, the last of which is noted outside (`witness`): a
   ledger that was tampered with, cut short, deleted or replaced by an older copy answers nothing.
 
-Totals are whole numbers of 10^-12 (delta: 10^-18); a price that falls between two of them is rounded up. The
-gate is a filter, valid when every question depends on earlier releases (`filters`).
+Totals are whole numbers of 10^-12 (delta: 10^-18), rounded up; the gate is a filter, valid when questions
+depend on earlier releases (`filters`).
 """
 
 from __future__ import annotations
@@ -250,8 +250,7 @@ class Ledger:
         """The stored releases that may answer a question, known by any of these keys; the dearest first.
 
         `sizes` says how many steps each part had where the price that was asked is not stored. `answers` says
-        of a text, the reading by which it was understood and its dialect whether what is stored for it is an
-        answer.
+        of a text, its reading and its dialect whether what is stored for it is an answer.
         """
         return tuple(
             self._as_kept(charged, _draw(drawn))
@@ -282,8 +281,7 @@ class Ledger:
 
     @_plainly
     def asked_before(self, question: str, readings: Collection[int], dialect: str) -> tuple[int, ...]:
-        """Charges of this database for a text, understood by one of these readings, in this dialect if it was
-        noted, and answered."""
+        """Answered charges of this database for a text, by these readings and in this dialect, if noted."""
         return self._shelf.read_as(question, self.name, readings, dialect)
 
     @_plainly
