@@ -64,6 +64,39 @@ def test_a_deadline_depends_on_the_plan_and_on_declared_sizes_alone(tmp_path: Pa
     assert deadline(database.sql(COUNT.sql, epsilon="1").plan, database.policy) > 10 * found[0]
 
 
+def test_texts_of_any_length_are_cut_and_counted(tmp_path: Path) -> None:
+    """What is made of a text takes as long as it is long: nobody's may make an answer late."""
+    with duckdb.connect(str(tmp_path / "notes.duckdb")) as connection:
+        connection.execute("CREATE TABLE notes (pid INTEGER, t VARCHAR)")
+        connection.execute("INSERT INTO notes SELECT i, 'É note' FROM range(100) AS t(i)")
+        connection.execute(
+            "INSERT INTO notes VALUES (1371, repeat('É', 2_000_000) || 'x'), (1, repeat('É', 15_000))"
+        )
+    (tmp_path / "notes.toml").write_text(
+        '[source]\nduckdb = "notes.duckdb"\n[budget]\nepsilon = "1000"\n[tables.notes]\nunit = "pid"\n'
+        'rows_per_person = 3\nrows = 200_000\n[tables.notes.columns]\npid = { type = "integer" }\n'
+        't = { type = "text" }\n',
+        encoding="utf-8",
+    )
+    db = sf.open(tmp_path / "notes.toml")
+
+    def counted(condition: str) -> int:
+        (row,) = db.sql(f"SELECT COUNT(*) AS n FROM notes WHERE {condition}", epsilon="50").release().rows()
+        return round(row["n"])
+
+    assert counted("LOWER(t) LIKE '%x'") == 0  # of the long one 10,000 letters are taken
+    assert counted("LENGTH(UPPER(t || 'a')) = 10001") == 1
+    assert counted("LENGTH(TRIM(t)) = 15000") == 1  # it has 30,000 bytes
+    assert counted("t LIKE '%x' AND LENGTH(t) = 2000001") == 1  # nothing is made of it
+    plans = [
+        db.sql(f"SELECT COUNT(*) FROM notes WHERE {condition}", epsilon="1").plan
+        for condition in ("t = 'a'", " OR ".join(f"LOWER(UPPER(t) || '{i}') = 'a'" for i in range(20)))
+    ]
+    short, long = (deadline(plan, db.policy) for plan in plans)
+    assert short == 0.5
+    assert long >= 8
+
+
 def test_sizes_and_deadlines_are_coarse() -> None:
     assert [size_class(rows) for rows in (1, 2, 10, 11, 10**12)] == [1, 10, 10, 100, 10**12]
     assert [rounded(seconds) for seconds in (0.04, 0.0625, 1.0, 1.1)] == [0.0625, 0.0625, 1.0, 2.0]

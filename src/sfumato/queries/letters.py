@@ -115,6 +115,23 @@ def _has_any_length(text: Scalar) -> bool:
     return True
 
 
+# what goes through every letter of a text, and of which one could be as long as it likes
+TEXT_WORK = ("lower", "upper", "trim", "strip", "concat", "replace", "split part")
+
+
+def text_work(scalars: Iterable[Scalar]) -> int:
+    """How often texts of any length are gone through for a row."""
+    found, seen, waiting = set[Scalar](), set[int](), list(scalars)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += each.arguments
+            if each.function in TEXT_WORK:
+                found.add(each)
+    return len(found)
+
+
 def patterns(scalars: Iterable[Scalar]) -> set[Scalar]:
     """The expressions among these, and in them, that look for a regular expression."""
     found, seen, waiting = set[Scalar](), set[int](), list(scalars)

@@ -96,6 +96,7 @@ DUCKDB = Dialect(
         "ilike": "({0} ILIKE {1})",
         "starts with": "STARTS_WITH({0}, {1})",
         "contains": "CONTAINS({0}, {1})",
+        "short": "(CASE WHEN STRLEN({0}) > 40000 THEN LEFT({0}, 10000) ELSE {0} END COLLATE C)",
         "lower": "(LOWER({0}) COLLATE C)",
         "upper": "(UPPER({0}) COLLATE C)",
         "trim": "(TRIM({0}) COLLATE C)",

@@ -341,6 +341,8 @@ class _Engine:
             return _constant(
                 functions.apply(operation, [_shown(moment, expression.arguments[0].type), count]), of
             )
+        if operation == "short":
+            return values[0][:10_000] if len(values[0].encode()) > 40_000 else values[0]
         if operation in ("lower", "upper"):
             return "".join(_letter(each, operation) for each in values[0])
         if operation == "ilike":

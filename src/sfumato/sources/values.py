@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import FIRST, LAST, Call, Domain, Field, Scalar
 from sfumato.queries.expressions import Constant as Known
+from sfumato.queries.letters import TEXT_WORK
 from sfumato.sources.work import TYPES, Apply, ConstantValue, Expression, Type, apply, cast
 
 if TYPE_CHECKING:
@@ -42,7 +43,16 @@ def lowered(scalar: Scalar, column: Columns) -> Expression:
         case Call(function, arguments):
             if (exactly := _exactly(scalar, column)) is not None:
                 return exactly
-            return _call(scalar, function, arguments, [lowered(each, column) for each in arguments])
+            given = [lowered(each, column) for each in arguments]
+            if function in TEXT_WORK:
+                given = [_short(each, x) for each, x in zip(arguments, given, strict=True)]
+            return _call(scalar, function, arguments, given)
+
+
+def _short(argument: Scalar, given: Expression) -> Expression:
+    """A text of any length that something is made of: of a very long one, the first letters."""
+    is_open = isinstance(argument, Field) and argument.domain.kind == "text" and argument.domain.keys is None
+    return apply("short", given, type="text") if is_open else given
 
 
 def constant(value: Value | None, kind: Kind) -> ConstantValue:

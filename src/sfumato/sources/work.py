@@ -116,6 +116,7 @@ OPERATIONS: dict[str, str] = {
     "ilike": "the same, whatever the case of letters",
     "starts with": "",
     "contains": "",
+    "short": "the text, or the first 10,000 letters of one that has more than 40,000 bytes",
     "lower": "",
     "upper": "",
     "trim": "blanks at both ends",

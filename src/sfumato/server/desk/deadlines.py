@@ -13,10 +13,10 @@ the owner sets, the analyst must wait until the owner has looked.
 The deadline is generous, because a missed one costs more than a late answer: BASE for everything, GROUP for
 every group and CHOICE where a value is chosen for it, ROW for every row of every table, as often as it is
 read, and PAIR for every row that joins can make of one person's, times the work that the shape of the plan
-asks for; PATTERN for every regular expression and row. Public tables that give a row several partners
-multiply both. It is at least LEAST, which is many times what a small question takes: others who keep the
-processors busy must not make it late. It is then rounded up to a power of two, so that there are few
-different ones.
+asks for; PATTERN for every regular expression and row, and TEXT for every text that is made of one. Public
+tables that give a row several partners multiply both. It is at least LEAST, which is many times what a small
+question takes: others who keep the processors busy must not make it late. It is then rounded up to a power of
+two, so that there are few different ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sfumato.queries.expressions import Field, fields, parts_of
-from sfumato.queries.letters import patterns
+from sfumato.queries.letters import patterns, text_work
 from sfumato.queries.narrowing import numbers_of
 from sfumato.queries.reading import equality
 from sfumato.queries.relations import (
@@ -62,6 +62,7 @@ GROUP = 2e-5  # seconds for a public group
 CHOICE = 1.2e-4  # seconds for a quantile or a mode of a public group, which is chosen by itself
 ROW = 2.5e-7  # seconds for a row
 PATTERN = 5e-6  # seconds for a row in which a regular expression is looked for
+TEXT = 1e-6  # seconds for a row of which a text is made: of 250 letters on average
 PAIR = 1e-7  # seconds for a row that a join makes of one person's
 UNKNOWN = 1_000_000  # rows of a table of which the policy does not say how many there are
 
@@ -76,7 +77,7 @@ def deadline(plan: Plan, policy: Policy, pace: float = 1.0, alike: Alike = lambd
     joins = sum(isinstance(each, (Join, Placed)) for each in all_of(plan.relation))
     shape = (1 + len(plan.measures) / 2) * (1 + len(plan.keys) / 2)
     rows, pairs = work.rows(plan.relation), work.pairs(plan.relation)
-    searched = PATTERN * len(patterns(plan.scalars)) * (rows + pairs)
+    searched = (PATTERN * len(patterns(plan.scalars)) + TEXT * text_work(plan.scalars)) * (rows + pairs)
     chosen = CHOICE * plan.size * sum(measure.sparse for measure in plan.measures)
     spent = BASE + chosen + GROUP * plan.size + (ROW * rows * (1 + joins) + PAIR * pairs) * shape + searched
     return rounded(pace * max(LEAST, spent))
