@@ -402,3 +402,13 @@ def test_statements_are_freed_by_their_names(server: Server) -> None:
         ):
             client.send(frame(b"Q", text(sql)))
             assert client.codes() == codes, sql
+
+
+def test_moments_with_a_zone_need_a_session_in_utc(ana: psycopg.Connection[Any]) -> None:
+    asked = "SELECT count(*) FROM patients WHERE timestamptz '2024-03-05 00:00+00' IS NULL"
+    ana.execute("SET TimeZone = 'America/New_York'")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="moments are in UTC here"):
+        ana.execute(asked)
+    ana.rollback()
+    ana.execute("SET TimeZone = 'Etc/UTC'")
+    assert ana.execute(asked).fetchall()

@@ -52,3 +52,24 @@ def test_clients_find_the_tables_of_schemas(tmp_path: Path) -> None:
             )
             assert round(float(connection.execute(counted_all).scalar_one())) == 600
         engine.dispose()
+
+
+def test_types_say_by_which_functions_they_are_read(tmp_path: Path) -> None:
+    """ADBC and Npgsql ask so, and know no type whose functions they cannot tell."""
+    with serving(tmp_path, "--no-deadlines", policy=town(tmp_path)) as server:
+        server.let_in("ana")
+        acts = "typinput, typoutput::regproc, typreceive::text, typsend"
+        sql = (
+            f"SELECT typname, {acts} FROM pg_type WHERE typname IN ('int8', 'date', '_int4') ORDER BY typname"
+        )
+        told = psql(server, sql, PGDATABASE="town").stdout
+        assert told.splitlines() == [
+            "_int4|array_in|array_out|array_recv|array_send",
+            "date|date_in|date_out|date_recv|date_send",
+            "int8|int8in|int8out|int8recv|int8send",
+        ]
+        adbc = "(typreceive != 0 OR typsend != 0) AND typtype != 'r' AND typreceive::TEXT != 'array_recv'"
+        told = psql(
+            server, f"SELECT count(*) > 20 FROM pg_catalog.pg_type WHERE {adbc}", PGDATABASE="town"
+        ).stdout
+        assert told == "t\n"

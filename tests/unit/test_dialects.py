@@ -62,6 +62,10 @@ VALUES = (
     ("snowflake", "SUM(CASE WHEN n >= 0 THEN x END::INT)", 36),
     ("snowflake", "SUM(IFF(n >= 0, x, 0)::INT)", 36),
     ("mysql", "SUM(CAST(n / 2 AS SIGNED))", 16),
+    ("bigquery", "SUM(CAST(f AS INT64))", 4),
+    ("tsql", "SUM(CAST(f AS INT))", 4),
+    ("snowflake", "SUM(f::INT)", 4),
+    ("mysql", "SUM(CAST(f AS SIGNED))", 4),
     # decimals
     ("bigquery", "SUM(CAST(x AS NUMERIC))", 32),
     ("bigquery", "SUM(CASE WHEN CAST(x AS NUMERIC) = 2.5 THEN 1 ELSE 0 END)", 1),

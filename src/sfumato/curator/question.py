@@ -254,7 +254,7 @@ class Question(Asked):
 
     def _shown(self, stored: Stored) -> Release:
         (release,) = shown(self.database, stored)
-        return self._beside_public(release)
+        return self._beside_public(replace(release, caps=self.tuned_for))
 
     @property
     def stands_alone(self) -> bool:

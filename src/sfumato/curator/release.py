@@ -81,6 +81,7 @@ class Release:
     gains: tuple[str, ...] = ()  # how much surer of a secret it can make anybody, in sentences
     beside: tuple[Release, ...] = ()  # of the other questions that its plan makes something of
     public: tuple[ShownTable, ...] = ()  # of public tables that stand beside them there
+    caps: Guarantee | None = None  # what was spent before it on caps that fit its question
     together: Guarantee | None = None  # what all of them cost, if there are several
 
     @staticmethod
@@ -295,7 +296,8 @@ class Release:
             return f"Free: this shows nothing from the data. {left}"
         if self.cost.amount == 0:
             return f"Free: answered from receipt {number}, already paid. {left}"
-        return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}). {left}"
+        caps = "" if self.caps is None else f" for the question, after {self.caps} for its caps"
+        return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}){caps}. {left}"
 
     def text(self, level: str | float | Fraction = LEVEL) -> str:
         """The table for a terminal, with intervals at the given level."""

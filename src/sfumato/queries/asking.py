@@ -371,9 +371,7 @@ class Asking:
             return self.distinct([inner_node], node, condition, skip=True)
         if node.kind == "AnyValue":
             told = f"{word(node)} would reveal the value of one person"
-            text.refuse(
-                node, told, "Use it in a subquery with GROUP BY the person; otherwise use MODE or MIN."
-            )
+            text.refuse(node, told, "Use it in a subquery with GROUP BY the person; otherwise use MODE.")
         if node.kind in ("LogicalOr", "LogicalAnd"):
             text.refuse(
                 node, f"{word(node)} would reveal something about single people", "Write COUNT_IF(condition)."
@@ -479,6 +477,10 @@ class Asking:
     def within_group(self, node: Node, condition: Scalar | None) -> Aggregate:
         inner, order = node.this, node.expression
         self.text.allow(order)
+        if inner.kind == "Mode" and inner.get("this") is None and len(order.nodes()) == 1:
+            by = order.nodes()[0]
+            self.text.allow(by)
+            return Aggregate("mode", (self.only_if(condition, self.reader.raw(by.this, self.scope), node),))
         if inner.kind not in ("PercentileCont", "PercentileDisc") or len(order.nodes()) != 1:
             told = "WITHIN GROUP is for percentiles"
             self.text.refuse(node, told, "Write: PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")

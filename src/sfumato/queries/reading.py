@@ -380,6 +380,10 @@ class Reader:
         if kind is None:
             known = "DOUBLE, INTEGER, VARCHAR, DATE"
             self.text.refuse(node, f"CAST to {target.text()} is not supported", f"Cast to one of: {known}.")
+        if kind == "integer" and (rounded := _rounded(bare(node.this))) is not None:
+            found = self.value(rounded, scope)  # as other dialects round before they cast, if it is a number
+            if found.domain.kind == "boolean":
+                return self.call(node, "to integer", found)
         inner = self.value(node.this, scope)
         if node.arguments.get("if_wide") and (self.text.reading < 5 or not inner.domain.wide):
             return inner
@@ -726,6 +730,13 @@ def equality(condition: Scalar) -> tuple[Scalar, Scalar] | None:
     if isinstance(condition, Call) and condition.function == "=":
         return condition.arguments[0], condition.arguments[1]
     return None
+
+
+def _rounded(node: Node) -> Node | None:
+    """What is rounded, or cut off, to a whole number."""
+    if node.kind == "Round" and node.get("decimals") is None:
+        return node.this
+    return node.get("cut_off")
 
 
 def _has_time(value: object) -> bool:

@@ -327,7 +327,7 @@ def _cut_off(node: Node) -> Node:
         return node
     low = anew(node, "LT", this=node.this, expression=literal(node, "0"))
     branch = anew(node, "If", this=low, true=anew(node, "Ceil", this=node.this))
-    return anew(node, "Case", ifs=[branch], default=anew(node, "Floor", this=node.this))
+    return anew(node, "Case", ifs=[branch], default=anew(node, "Floor", this=node.this), cut_off=node.this)
 
 
 _CHANGES: dict[str, Callable[[Node], Node]] = {

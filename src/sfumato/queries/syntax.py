@@ -181,7 +181,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     "Is": _CHAIN,
     "Between": {"this", "low", "high"},
     "Filter": _CHAIN,
-    "Case": {"this", "ifs", "default"},
+    "Case": {"this", "ifs", "default", "cut_off"},
     "If": {"this", "true", "false"},
     "Coalesce": {"this", "expressions"},
     "Nullif": _CHAIN,

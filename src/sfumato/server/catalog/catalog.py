@@ -347,16 +347,31 @@ def _around(
             rows["pg_type"].append(_type(each.array, f"_{each.name}", 0, each.oid, -1, "A", each.collation))
 
 
+# types whose functions are called date_in; those of others are called int8in
+_APART = (
+    *("array", "date", "time", "timestamp", "timestamptz", "interval", "numeric", "uuid", "json", "jsonb"),
+    *("record", "void", "anyarray", "pg_node_tree"),
+)
+_FUNCTIONS = 20_000  # from which on they are numbered, four of a type
+
+
+def _acts(name: str, oid: int) -> list[Reg]:
+    """The functions that read and write a type, as text and as bytes."""
+    called = f"{name}_" if name in _APART else name
+    ends = ("in", "out", "recv", "send")
+    return [Reg(_FUNCTIONS + 4 * oid + n, f"{called}{end}") for n, end in enumerate(ends)]
+
+
 def _type(
     oid: int, name: str, array: int, element: int, size: int, category: str, collation: int
 ) -> dict[str, Any]:
-    into = "array_in" if element else f"{name}in"
+    acts = _acts("array" if element and category == "A" else name, oid)
     return {
         "oid": oid, "typname": name, "typnamespace": PG_CATALOG, "typowner": OWNER, "typlen": size,
         "typbyval": 0 < size <= 8, "typtype": "p" if category == "P" else "b", "typcategory": category,
         "typispreferred": name in ("text", "oid", "float8", "bool", "timestamptz"), "typisdefined": True,
         "typdelim": ",", "typrelid": 0, "typsubscript": "-", "typelem": element, "typarray": array,
-        "typinput": into, "typoutput": into.replace("in", "out"), "typreceive": "-", "typsend": "-",
+        "typinput": acts[0], "typoutput": acts[1], "typreceive": acts[2], "typsend": acts[3],
         "typmodin": "-", "typmodout": "-", "typanalyze": "-", "typalign": "i", "typstorage": "p",
         "typnotnull": False, "typbasetype": 0, "typtypmod": -1, "typndims": 0, "typcollation": collation,
     }  # fmt: skip

@@ -203,6 +203,8 @@ def cast(value: Any, oid: int, catalog: Catalog) -> Any:
     if kind:
         return _object(value, kind, catalog)
     if oid == TYPES["regproc"].oid:
+        if isinstance(value, Reg):
+            return value
         return str(value).removeprefix("pg_catalog.")
     if oid in ELEMENT:
         values = array(value) if isinstance(value, str) else value

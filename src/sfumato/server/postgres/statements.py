@@ -6,6 +6,7 @@ import datetime
 import re
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.errors import AccessDenied, SyntaxRefused
@@ -218,7 +219,7 @@ class Statements:
         self.desk.check_role(self.caller, "owner", "analyst")
         knobs = prepared.knobs or self.knobs
         _check_given(sql, values)
-        wanted = await self._wanted(sql, values, knobs)
+        wanted = await self._wanted(sql, values, knobs, prepared.declared)
         if prepared.is_described:
             question = await self.desk.question(self.caller, wanted)
             if not fits(fields(question.plan, intervals=knobs.intervals), prepared.fields):
@@ -237,30 +238,50 @@ class Statements:
         self._notice(shown, rows, knobs)
         return Result(f"SELECT {len(rows)}", found, rows, shown, len(rows), level)
 
-    async def _wanted(self, sql: str, values: list[Any], knobs: SessionSettings) -> Wanted:
+    async def _wanted(
+        self, sql: str, values: list[Any], knobs: SessionSettings, types: Sequence[int] = ()
+    ) -> Wanted:
         price: dict[str, Any] = dict(knobs.price())
         found = await self._parsed(sql, knobs)
         currency = self.desk.database.ledger.total.currency
         if price[currency] is None:
-            much = "0.1" if currency == "epsilon" else "0.01"
+            usual, least = (
+                Decimal("0.1" if currency == "epsilon" else "0.01"),
+                self.desk.database.policy.least,
+            )
+            much = decimal(max(Fraction(usual), least))
             other = "rho" if currency == "epsilon" else "epsilon"
-            told = f"this question has no price: sfumato.{currency} is not set in this session"
+            told, first = f"this question has no price: sfumato.{currency} is not set in this session", ""
             if price[other] is not None:
                 told = f"you set sfumato.{other}, and this budget is counted in {currency}"
+                first = f"RESET sfumato.{other}; "
             raise StatementRefused(
                 "22023",
                 told,
-                f"SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... shows what that buys, free of "
-                f"charge. When connecting: options=-c sfumato.{currency}={much}. What is left: SHOW "
+                f"{first}SET sfumato.{currency} = '{much}'; then EXPLAIN SELECT ... shows what that buys, "
+                f"free of charge. When connecting: options=-c sfumato.{currency}={much}. What is left: SHOW "
                 "sfumato.budget",
                 "Nothing was spent.",
             )
         if found.refusal is not None:
             raise found.refusal.with_traceback(None)
         self._check_path(found.tree, knobs)
+        self._check_zone(found.tree, types, knobs)
         used = values[: parameters.count(sql)]
         given = tuple(plain(value) for value in used)
         return Wanted(bare(sql), **price, parameters=given, statement=found.statement)
+
+    @staticmethod
+    def _check_zone(tree: Node, types: Sequence[int], knobs: SessionSettings) -> None:
+        """Refuse moments with a zone where the session has another one than UTC: they would be others."""
+        zone = knobs.show("timezone")
+        if zone.upper().removeprefix("ETC/") in ("UTC", "GMT", "UCT", "ZULU", "UNIVERSAL", "GREENWICH"):
+            return
+        casts = [each["to"].text() for each in tree.walk() if each.kind == "Cast"]
+        if TIMESTAMPTZ in types or {"TIMESTAMPTZ", "TIMESTAMPLTZ"} & set(casts):
+            told = f"moments are in UTC here, and the session's time zone, {zone}, would make them others"
+            hint = "SET TimeZone = 'UTC', and write moments in UTC."
+            raise StatementRefused("0A000", told, hint, "Nothing was spent and no row was read.")
 
     def _check_path(self, tree: Node, knobs: SessionSettings) -> None:
         """Refuse a name without a schema that the session's search_path would look for in another one."""
