@@ -71,6 +71,12 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 QUESTIONS = (
+    "SELECT EXTRACT(week FROM day) AS w, ISOYEAR(day) AS y, WEEKOFYEAR(day) AS v, COUNT(*) AS n FROM sales "
+    "GROUP BY 1, 2, 3 ORDER BY 1, 2",
+    "SELECT YEARWEEK(day) AS w, COUNT(*) AS n FROM sales WHERE DATE_DIFF('week', day, DATE '2024-03-31') < 5 "
+    "GROUP BY w ORDER BY w",
+    "SELECT DATE_PART('week', d) AS w, DATE_DIFF('week', d, e) AS b FROM (SELECT MIN(day) AS d, "
+    "MAX(day) AS e FROM sales)",
     "SELECT CAST(COUNT(*) / 16 + 2.5 AS INTEGER) AS a, CAST(COUNT(*) / 480 + 0.0 AS INTEGER) AS b FROM sales",
     "SELECT ROUND(p * 0 + 1.005, 2) AS a, ROUND(n * 0 + 1.005, 2) AS b FROM (SELECT SUM(price) AS p, "
     "COUNT(*) AS n FROM sales)",

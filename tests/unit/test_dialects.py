@@ -76,6 +76,11 @@ VALUES = (
     ("mysql", "SUM(CAST(DAYOFWEEK(d) AS DECIMAL))", 5 + 6 + 7 + 1 + 2 + 3 + 4 + 5),
     ("bigquery", "SUM(CAST(EXTRACT(DAYOFWEEK FROM d) AS INT64))", 5 + 6 + 7 + 1 + 2 + 3 + 4 + 5),
     ("snowflake", "SUM(DAYOFWEEK(d))", 4 + 5 + 6 + 0 + 1 + 2 + 3 + 4),
+    ("mysql", "SUM(CASE WHEN WEEK(d, 3) = 6 THEN 1 ELSE 0 END)", 4),
+    ("mysql", "SUM(CASE WHEN YEARWEEK(d, 3) = 202405 THEN 1 ELSE 0 END)", 4),
+    ("bigquery", "SUM(CASE WHEN EXTRACT(ISOWEEK FROM d) = 6 THEN 1 ELSE 0 END)", 4),
+    ("tsql", "SUM(CASE WHEN DATEPART(ISO_WEEK, d) = 6 THEN 1 ELSE 0 END)", 4),
+    ("snowflake", "SUM(CASE WHEN WEEKISO(d) = 6 THEN 1 ELSE 0 END)", 4),
     # full units, and borders
     ("bigquery", "SUM(CASE WHEN TIMESTAMP_DIFF(b, a, SECOND) = 0 THEN 1 ELSE 0 END)", 8),
     ("mysql", "SUM(CASE WHEN TIMESTAMPDIFF(SECOND, a, b) = 0 THEN 1 ELSE 0 END)", 8),

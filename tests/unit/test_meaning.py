@@ -252,6 +252,16 @@ FUNCTIONS = (
 )
 # Functions that came with SQL as people write it.
 LATER = (
+    *(
+        "WEEK(d)",
+        "WEEKOFYEAR(z)",
+        "ISOYEAR(d)",
+        "YEARWEEK(z)",
+        "EXTRACT(week FROM d)",
+        "DATE_PART('isoyear', z)",
+    ),
+    *("DATE_DIFF('week', d, DATE '2024-03-01')", "DATE_DIFF('week', z, TIMESTAMP '2024-03-01 12:30:00')"),
+    *("CASE WHEN z >= d THEN 1 ELSE 0 END", "DATE_DIFF('day', d, z)", "DATE_DIFF('hour', z, d)"),
     *("LN(GREATEST(n, 1))", "EXP(LEAST(n, 3) / 2)", "POWER(GREATEST(n, 0), 2)", "POW(ABS(x), 0.5)"),
     *("LEAST(STRPOS(s, 'b'), 100)", "POSITION('b' IN w)", "d - DATE '2024-03-01'", "DATE '2024-03-01' - d"),
     *("CAST(z AS DATE) - d", "DAY(d + 40)", "DAY(d - 40)", "DAYOFYEAR(d + INTERVAL 1 MONTH)"),

@@ -192,15 +192,18 @@ def _from_sunday_one(node: exp.Expr, _: str) -> exp.Expr:
 
 
 def _extract(node: exp.Expr, sql: str) -> exp.Expr:
+    if node.name.upper() in ("WEEKISO", "ISOWEEK"):
+        return exp.Extract(this=exp.Var(this="WEEK"), expression=node.expression.copy())
     if node.name.upper() in ("WEEK", "YEAROFWEEK"):
         raise SyntaxRefused("weeks begin on Sunday in this dialect", "Write: ISOWEEK, or DATE_TRUNC", sql=sql)
     return _from_sunday_one(node, sql)
 
 
-def _week(_: exp.Expr, sql: str) -> exp.Expr:
-    raise SyntaxRefused(
-        "weeks begin on Sunday in this dialect", "Write: WEEKOFYEAR(x), or DATE_TRUNC", sql=sql
-    )
+def _week(node: exp.Expr, sql: str) -> exp.Expr:
+    if isinstance(mode := node.args.get("mode"), exp.Literal) and mode.name == "3":
+        return exp.WeekOfYear(this=node.this.copy())
+    told = "WEEK() counts weeks from a Sunday on, unless its mode is 3"
+    raise SyntaxRefused(told, "Write: WEEKOFYEAR(x), or WEEK(x, 3)", sql=sql)
 
 
 def _truncated(node: exp.Expr, _: str) -> exp.Expr:

@@ -474,10 +474,10 @@ def _temporal(a: Scalar) -> Domain:
 def _part(unit: Scalar, a: Scalar) -> Domain:
     domain = _temporal(a)
     assert isinstance(unit, Constant)
-    if unit.value == "year":
-        return Domain(
-            "integer", Fraction((domain.since or FIRST).year), Fraction((domain.until or LAST).year)
-        )
+    if unit.value in ("year", "isoyear"):
+        more = unit.value == "isoyear"  # of the days around New Year
+        since, until = (domain.since or FIRST).year - more, (domain.until or LAST).year + more
+        return Domain("integer", Fraction(since), Fraction(until))
     low, high = PARTS[str(unit.value)]
     return Domain("integer", Fraction(low), Fraction(high))
 
@@ -490,7 +490,7 @@ def _trunc(unit: Scalar, a: Scalar) -> Domain:
 
 
 PER_DAY = {"day": 1, "hour": 24, "minute": 1440, "second": 86400, "microsecond": 86400 * 10**6}
-DAYS_IN = {"month": (28, 31), "quarter": (84, 92), "year": (365, 366)}  # at least, at most
+DAYS_IN = {"week": (7, 7), "month": (28, 31), "quarter": (84, 92), "year": (365, 366)}  # at least, at most
 
 
 def _difference(unit: Scalar, a: Scalar, b: Scalar) -> Domain:

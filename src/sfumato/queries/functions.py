@@ -30,6 +30,12 @@ Outcome = str | int | float | Fraction | datetime.date | Null  # what an express
 NULL = Null.NULL
 
 DAYS = ("day", "week", "month", "quarter", "year", "dow", "isodow", "doy", "isoyear")
+PART_NAMES = {  # of other systems
+    "dayofweek": "dow",
+    "dayofyear": "doy",
+    "dayofmonth": "day",
+    **dict.fromkeys(("isoweek", "weekofyear", "weekiso", "iso_week"), "week"),
+}
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 PARTS = {
     "quarter": (1, 4),
@@ -37,6 +43,7 @@ PARTS = {
     "day": (1, 31),
     "dow": (0, 6),
     "isodow": (1, 7),
+    "week": (1, 53),
     "doy": (1, 366),
     "hour": (0, 23),
     "minute": (0, 59),
@@ -185,6 +192,8 @@ def _part(unit: str, moment: datetime.date) -> int:
         "day": moment.day,
         "dow": calendar.weekday % 7,
         "isodow": calendar.weekday,
+        "week": calendar.week,
+        "isoyear": calendar.year,
         "doy": moment.timetuple().tm_yday,
     }
     return found[unit]
@@ -201,6 +210,9 @@ def _difference(unit: str, a: datetime.date, b: datetime.date) -> int:
         return int(months[1] - months[0])
     if unit == "day":
         return (_day(b) - _day(a)).days
+    if unit == "week":  # the first day of the first year was a Monday
+        first, second = ((x.toordinal() - 1) // 7 for x in (a, b))
+        return second - first
     raise ValueError(unit)
 
 

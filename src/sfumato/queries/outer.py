@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from sfumato.queries.asking import whole_number
+from sfumato.queries.functions import PART_NAMES
 from sfumato.queries.held import held
 from sfumato.queries.made import (
     Applied,
@@ -346,7 +347,7 @@ class MadeReader:
         return Made("interval", "interval", text=f"{told} {unit}")
 
     def part(self, node: Node, name: str, inner: Node, scope: MadeScope) -> Made:
-        unit = {"dayofweek": "dow", "dayofyear": "doy", "dayofmonth": "day"}.get(name.lower(), name.lower())
+        unit = PART_NAMES.get(name.lower(), name.lower())
         if unit not in PARTS:
             self.refuse(node, f"{name} is not a known part of a date", f"Take one of: {', '.join(PARTS)}.")
         found = self.value(inner, scope)

@@ -23,7 +23,7 @@ from sfumato.queries.expressions import (
     evaluate,
     fields,
 )
-from sfumato.queries.functions import PARTS, UNITS, apply
+from sfumato.queries.functions import PART_NAMES, PARTS, UNITS, apply
 from sfumato.queries.precision import decides, decisive
 from sfumato.queries.scopes import FromItem, Scope
 from sfumato.queries.spelling import instead_of
@@ -55,8 +55,9 @@ _PART_OF = {
     "DayOfWeekIso": "isodow",
     "DayOfYear": "doy",
     "DayOfMonth": "day",
+    "Week": "week",  # of ISO: it begins on a Monday
+    "WeekOfYear": "week",
 }
-_PART_NAMES = {"dayofweek": "dow", "dayofyear": "doy", "dayofmonth": "day"}
 _CASTS: dict[str, Kind] = {
     **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "number"),
     **dict.fromkeys(("INT", "BIGINT", "SMALLINT", "TINYINT"), "integer"),
@@ -273,8 +274,7 @@ class Reader:
             unit = self._unit(node, UNITS)
             return self.call(node, "trunc", unit, self.value(node.this, scope))
         if kind == "DateDiff":
-            units = (*(unit for unit in UNITS if unit != "week"), "microsecond")
-            unit = self._unit(node, units)
+            unit = self._unit(node, (*UNITS, "microsecond"))
             later, earlier = self.value(node.this, scope), self.value(node.expression, scope)
             return self.call(node, "diff", unit, *self.alike([earlier, later], node))
         told = f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
@@ -294,9 +294,9 @@ class Reader:
             return moments.age(self, node, name.lower(), spent.nodes(), scope)
         if (found := moments.apart(self, node, name.lower(), spent, scope)) is not None:
             return found
-        unit = _PART_NAMES.get(name.lower(), name.lower())
-        if unit != "year" and unit not in PARTS:
-            known = ", ".join(["year", *PARTS])
+        unit = PART_NAMES.get(name.lower(), name.lower())
+        if unit not in ("year", "isoyear", *PARTS):
+            known = ", ".join(["year", "isoyear", *PARTS])
             self.text.refuse(node, f"{name} is not a known part of a date", f"Take one of: {known}.")
         return self.call(node, "part", constant(unit, "text"), self.value(inner, scope))
 

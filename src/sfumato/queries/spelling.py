@@ -65,6 +65,15 @@ def _named(node: Node) -> Node:
         return anew(node, "If", this=given[0], true=given[1], false=given[2])
     if len(given) == 2 and name == "TO_DATE":
         return _read_by(node, _text_of(given[0]), _codes(_text_of(given[1]) or "%"), "DATE")
+    if len(given) == 1 and name == "ISOYEAR":
+        return anew(node, "Extract", this=anew(node, "Var", this="isoyear"), expression=given[0])
+    if name == "YEARWEEK" and (len(given) == 1 or (len(given) == 2 and bare(given[1]).text() == "3")):
+        parts = [
+            anew(node, "Extract", this=anew(node, "Var", this=unit), expression=given[0])
+            for unit in ("isoyear", "week")
+        ]
+        years = anew(node, "Mul", this=parts[0], expression=literal(node, "100"))
+        return anew(node, "Paren", this=anew(node, "Add", this=years, expression=parts[1]))
     if len(given) == 1 and name == "ZEROIFNULL":
         return anew(node, "Coalesce", this=given[0], expressions=[literal(node, "0")])
     return node
