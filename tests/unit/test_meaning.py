@@ -997,7 +997,7 @@ def used(plan: Plan) -> set[str]:
 # What the current date is has tests of its own.
 # An engine only estimates APPROX_COUNT_DISTINCT.
 NEVER = {
-    *("DateTrunc", "Quantile", "Week", "WeekOfYear", "CurrentDate", "CurrentTimestamp", "ApproxDistinct"),
+    *("DateTrunc", "Quantile", "CurrentDate", "CurrentTimestamp", "ApproxDistinct"),
     "LengthOfTime",  # which is made before it is read
 }
 
