@@ -71,6 +71,8 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
 
 
 QUESTIONS = (
+    "SELECT 'Q' || QUARTER(day) AS q, CONCAT(region, ' ', MONTH(day)) AS m, COUNT(*) AS n FROM sales "
+    "GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT EXTRACT(week FROM day) AS w, ISOYEAR(day) AS y, WEEKOFYEAR(day) AS v, COUNT(*) AS n FROM sales "
     "GROUP BY 1, 2, 3 ORDER BY 1, 2",
     "SELECT YEARWEEK(day) AS w, COUNT(*) AS n FROM sales WHERE DATE_DIFF('week', day, DATE '2024-03-31') < 5 "

@@ -103,7 +103,7 @@ class Asking:
         select, text = self.select, self.text
         text.allow(select)
         if select.arguments.get("distinct"):
-            advice = "Leave DISTINCT out; GROUP BY already lists each key once."
+            advice = "Leave DISTINCT out; a key with its count: SELECT x, COUNT(*) ... GROUP BY x"
             text.refuse(
                 select["distinct"] if select.get("distinct") else select,
                 "DISTINCT has no effect here",
@@ -209,6 +209,8 @@ class Asking:
     def refuse_rows(self) -> NoReturn:
         """Refuse a query without an aggregate, or with one that is not known."""
         for item in self.select.nodes():
+            if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
+                self.text.refuse(item, "* would show rows", _ROWS)
             for node in item.walk():
                 if (told := instead_of(node)) is not None:
                     self.text.refuse(node, *told)

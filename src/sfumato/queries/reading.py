@@ -27,7 +27,7 @@ from sfumato.queries.functions import PART_NAMES, PARTS, UNITS, apply
 from sfumato.queries.precision import decides, decisive
 from sfumato.queries.scopes import FromItem, Scope
 from sfumato.queries.spelling import instead_of
-from sfumato.queries.syntax import Node, Text, bare, word
+from sfumato.queries.syntax import BY_PERSON, Node, Text, bare, word
 
 if TYPE_CHECKING:
     from sfumato.queries.declared import Kind
@@ -228,11 +228,11 @@ class Reader:
                 return self.call(node, "bucket", self.raw(node.this, scope), *ends, count)
             case "Concat" | "DPipe":
                 if kind == "DPipe":
-                    sides = [self.value(each, scope) for each in (node.this, node.expression)]
+                    sides = [self._told(each, scope) for each in (node.this, node.expression)]
                     return self.call(node, "concat", *sides)
                 empty = constant("", "text")  # CONCAT leaves out what is NULL
                 listed = [
-                    self.call(node, "coalesce", self.value(each, scope), empty) for each in node.nodes()
+                    self.call(node, "coalesce", self._told(each, scope), empty) for each in node.nodes()
                 ]
                 return self.call(node, "concat", *listed)
             case "Trim":
@@ -277,8 +277,20 @@ class Reader:
             unit = self._unit(node, (*UNITS, "microsecond"))
             later, earlier = self.value(node.this, scope), self.value(node.expression, scope)
             return self.call(node, "diff", unit, *self.alike([earlier, later], node))
-        told = f"{word(node)} is not supported here", "Compute with columns, numbers and listed functions."
+        advice = "Compute with columns, numbers and listed functions."
+        if kind in ("Subquery", "Select"):
+            advice = (
+                f"If it is of the same person, join it: {BY_PERSON}. Else ask for it first, and write it out."
+            )
+        told = f"{word(node)} is not supported here", advice
         return self.text.refuse(node, *(instead_of(node) or told))
+
+    def _told(self, node: Node, scope: Scope) -> Scalar:
+        """A value as a part of a text: 'Q' || QUARTER(x)."""
+        found = self.value(node, scope)
+        if found.domain.kind not in ("integer", "date", "boolean") or _is_null(found):
+            return found
+        return self.call(node, "to text", found)
 
     def _added(self, node: Node, scope: Scope) -> Scalar:
         """DATE_ADD(x, INTERVAL 1 DAY)."""
@@ -646,7 +658,7 @@ class Reader:
 
     def _in(self, node: Node, scope: Scope) -> Scalar:
         if node.get("query") is not None:
-            advice = "Put it alone, or joined by AND, into WHERE: person IN (SELECT person FROM ...)"
+            advice = f"Put it into WHERE, joined by AND; or ask for n > 0 after {BY_PERSON}"
             self.text.refuse(node, "IN (SELECT ...) is not supported here", advice)
         if not node.nodes():
             self.text.refuse(node, "IN takes a list of values", "Write: IN ('a', 'b')")
@@ -737,6 +749,10 @@ def _rounded(node: Node) -> Node | None:
     if node.kind == "Round" and node.get("decimals") is None:
         return node.this
     return node.get("cut_off")
+
+
+def _is_null(value: Scalar) -> bool:
+    return isinstance(value, Constant) and value.value is None
 
 
 def _has_time(value: object) -> bool:

@@ -222,6 +222,7 @@ def _microseconds(node: Node) -> int | None:
 
 # Dates and moments that are written as texts ----------------------------------------------------------------
 
+_SPANS = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 _ZONED = ("TIMESTAMPTZ", "TIMESTAMPLTZ")
 _TOKENS = {  # of TO_CHAR and TO_DATE, the longest first
     "YYYY": "%Y", "HH24": "%H", "DDD": "%j", "YY": "%y", "MM": "%m", "DD": "%d", "MI": "%M", "SS": "%S",
@@ -280,6 +281,10 @@ def _parsed(node: Node) -> Node:
 def _cast(node: Node) -> Node:
     """TIMESTAMPTZ '2024-01-05 10:00+02' is a moment in UTC, in which all moments are; a date of a moment."""
     target, inner = node["to"].text(), bare(node.this)
+    span = re.fullmatch(r"\s*(-?\d{1,6})\s+([a-z]+?)s?\s*", (_text_of(inner) or "").lower())
+    if target == "INTERVAL" and span is not None and span[2].upper() in _SPANS:
+        count = anew(node, "Literal", this=span[1], is_string=True)
+        return anew(node, "Interval", this=count, unit=anew(node, "Var", this=span[2].upper()))
     if target in _ZONED and (text := _text_of(inner)) is not None:
         try:
             return _moment(node, datetime.datetime.fromisoformat(text.strip()), "TIMESTAMP")
@@ -381,7 +386,16 @@ _OTHERWISE = {
         "Ask for the averages of x, POWER(x, 2), POWER(x, 3) and POWER(x, 4), and compute it from these.",
     ),
     **dict.fromkeys(
-        ("LISTAGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG", "LIST"),
+        (
+            "LISTAGG",
+            "STRING_AGG",
+            "GROUP_CONCAT",
+            "ARRAY_AGG",
+            "LIST",
+            "JSON_AGG",
+            "JSONB_AGG",
+            "JSON_ARRAYAGG",
+        ),
         "Values are never listed one by one. To list those that many people share: GROUP BY x",
     ),
     "AGE": "Write: EXTRACT(YEAR FROM AGE(a, b)) >= 18, or DATE_DIFF('day', b, a)",

@@ -315,6 +315,9 @@ _CALLED = {
     "Ordered": "ORDER BY",
     "LengthOfTime": "the difference",
     "Window": "OVER",
+    "RegexpILike": "the operator ~*",
+    "Overlaps": "OVERLAPS",
+    "Grouping": "GROUPING()",
     "SimilarTo": "SIMILAR TO",
     **dict.fromkeys(
         ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitwiseLeftShift", "BitwiseRightShift"),
@@ -403,14 +406,14 @@ _WORDS = {  # of SQL, that the parser calls nearly so
         *("And", "Or", "Not", "Is", "Neg", "Case", "If", "Null", "Boolean", "Unnest", "Struct", "Map"),
     )
 }
+BY_PERSON = "LEFT JOIN (SELECT person, COUNT(*) AS n FROM t GROUP BY person) AS x USING (person)"
 # What to write instead, by the argument or the node that was refused.
 INSTEAD = {
     "offset": "Leave OFFSET out; ask for more rows with LIMIT and skip them yourself.",
     "sample": "Leave TABLESAMPLE out: the noise already hides each row.",
     "qualify": "Leave QUALIFY out.",
     "windows": "Leave window functions out.",
-    "db": "Name the table alone, as the policy does.",
-    "catalog": "Name the table alone, as the policy does.",
+    **dict.fromkeys(("db", "catalog"), "Name the table as the policy does, without the name of a database."),
     "GroupingSets": "Use ROLLUP or CUBE, or ask one question for each set.",
     "all": "List the key columns in GROUP BY.",
     "Window": "Leave OVER out; per person, write a subquery with GROUP BY the person.",
@@ -422,7 +425,19 @@ INSTEAD = {
     "StrToTime": "Compare with a date that is written out: DATE '2024-01-31'",
     "SimilarTo": "Write a pattern: x LIKE 'a%', or REGEXP_MATCHES(x, '^a')",
     "Escape": "Write CONTAINS(x, 'a_b') or STARTS_WITH(x, 'a_b'), which take every character as it is.",
-    "TryCast": "Write: CAST(x AS DATE)",
+    "TryCast": "Numbers and dates: CAST(x AS DOUBLE). Texts stay texts: compare x = '5'.",
+    "AtTimeZone": "Moments are in UTC. Add the hours: x + INTERVAL 1 HOUR",
+    "Grouping": "The key of a total is NULL: COALESCE(x, 'all')",
+    "pivots": "Write for each value: SUM(x) FILTER (WHERE status = 'paid') AS paid",
+    "Pivot": "Write for each value: SUM(x) FILTER (WHERE status = 'paid') AS paid",
+    "rollup": "Write: GROUP BY ROLLUP (a, b)",
+    **dict.fromkeys(
+        ("JSONExtract", "JSONExtractScalar"), 'Write: REGEXP_EXTRACT(x, \'"key":"([a-z]+)"\', 1)'
+    ),
+    "RegexpILike": "Write: x ILIKE '%a%', or LOWER(x) ~ 'a'",
+    "Overlaps": "Compare the ends: a < d AND c < b",
+    "Bracket": "Of a text that is split: SPLIT_PART(x, '@', 2)",
+    "Lateral": f"Join what is grouped by the person: {BY_PERSON}",
     "Trunc": "Write: FLOOR(x), or ROUND(x, 1)",
     "Rand": "Leave random numbers out: Sfumato adds the noise.",
 }
