@@ -83,7 +83,8 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
         tree = tree.this
     tree = plainly(tree)
     if (lateral := next((each for each in tree.walk() if each.kind == "Lateral"), None)) is not None:
-        text.refuse(lateral, "LATERAL is not supported", "", name="Lateral")
+        called = "LATERAL" if "LATERAL" in text.sql.upper() else "APPLY"
+        text.refuse(lateral, f"{called} is not supported", "", name="Lateral")
     splitter = Splitter(text, measuring, part, top=tree)
     if tree.kind not in ("Select", *_SETS) or splitter.level(tree, {}) not in ("released", "listed"):
         return asking.ask(tree, text, measuring)
