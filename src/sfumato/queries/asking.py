@@ -317,9 +317,9 @@ class Asking:
         values, is_listed = narrowed(found, conditions, possible(found)), False
         if values is None:
             values = possible(with_listed(found, self.text.policy.values_of))
-            if values is None and self.text.reading > 4:
-                values = listed(found, conditions)
             is_listed = values is not None
+        if values is None and self.text.reading > 4 and (some := listed(found, conditions)) is not None:
+            return replace(private_key(found), values=some, is_listed=True)
         if not values and not grouping(found.domain):
             advice = "Group by ranges of it: FLOOR(x / 10), or WIDTH_BUCKET(x, 0, 100, 10)."
             self.text.refuse(node, f"a {found.domain.kind} has too many values to group by", advice)
