@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from sfumato.queries import letters, moments, notation
 from sfumato.queries.domains import MOST_COPIES_ASKED, call, copies_in, joined, longest
 from sfumato.queries.expressions import (
+    EXACT,
     Call,
     Constant,
+    Domain,
     Field,
     Misread,
     Scalar,
@@ -397,7 +399,7 @@ class Reader:
             if found.domain.kind == "boolean":
                 return self.call(node, "to integer", found)
         inner = self.value(node.this, scope)
-        if node.arguments.get("if_wide") and (self.text.reading < 5 or not inner.domain.wide):
+        if node.arguments.get("if_wide") and (self.text.reading < 5 or _is_narrow(inner.domain)):
             return inner
         if isinstance(inner, Constant) and inner.domain.numeric and kind == "number":
             return self._cast_literal(inner, target)
@@ -749,6 +751,12 @@ def _rounded(node: Node) -> Node | None:
     if node.kind == "Round" and node.get("decimals") is None:
         return node.this
     return node.get("cut_off")
+
+
+def _is_narrow(domain: Domain) -> bool:
+    """Whether a whole number is one that a double holds."""
+    ends = domain.low, domain.high
+    return all(end is not None and abs(end) < EXACT for end in ends)
 
 
 def _is_null(value: Scalar) -> bool:
