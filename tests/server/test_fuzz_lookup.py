@@ -448,6 +448,13 @@ if __name__ == "__main__":
         ("'1' IS DISTINCT FROM 1", "f"),
         ("true::text", "true"),
         ("'a' || true", "atrue"),
+        ("abs(-2.5)", "2.5"),
+        (
+            "json_build_object('a', null, 'b', 1, 'c', ARRAY[1, 2], 'd', 'x\"y', 'e', 1.5)",
+            '{"a" : null, "b" : 1, "c" : [1,2], "d" : "x\\"y", "e" : 1.5}',
+        ),
+        ("has_table_privilege('patients', 'select')", "t"),
+        ("has_table_privilege('information_schema.tables', 'select')", "t"),
     ],
 )
 def test_numbers_without_a_table_are_those_of_postgresql(sql: str, value: str) -> None:
@@ -460,22 +467,33 @@ def test_numbers_without_a_table_are_those_of_postgresql(sql: str, value: str) -
 
 
 @pytest.mark.parametrize(
-    "sql",
+    ("sql", "code"),
     [
-        *(
-            "CAST(3000000000 AS INT)",
-            "CAST(40000 AS SMALLINT)",
-            "1e300 * 1e300",
-            "1 / 0",
-            "120::numeric(2,0)",
-        ),
-        *("'maybe'::boolean", "1 BETWEEN SYMMETRIC 2 AND 0", "ARRAY[1,2] || 3", "now() - now()"),
+        ("CAST(3000000000 AS INT)", "22003"),
+        ("CAST(40000 AS SMALLINT)", "22003"),
+        ("1e300 * 1e300", "0A000"),
+        ("1 / 0", "22012"),
+        ("7.5 % 0", "22012"),
+        ("120::numeric(2,0)", "22003"),
+        ("'maybe'::boolean", "22P02"),
+        ("'abc'::int", "22P02"),
+        ("'abc'::date", "22007"),
+        ("date '2024-01-01' = 'abc'", "22007"),
+        ("1 BETWEEN SYMMETRIC 2 AND 0", "0A000"),
+        ("ARRAY[1,2] || 3", "0A000"),
+        ("now() - now()", "0A000"),
+        ("nosuch(1)", "42883"),
+        ("has_table_privilege('nosuch', 'select')", "42P01"),
+        ("has_any_column_privilege('ana', 'nosuch', 'select')", "42P01"),
+        ("json_build_object('a')", "22023"),
+        ("json_build_object(null, 1)", "22023"),
     ],
 )
-def test_numbers_that_postgresql_does_not_have_are_refused(sql: str) -> None:
+def test_numbers_that_postgresql_does_not_have_are_refused(sql: str, code: str) -> None:
     shown = catalog.of(
         policies.parse(POLICY.format(epsilon="1"), Path("hospital.toml")), "ana", dict(DEFAULTS)
     )
     lookup = Lookup(shown, f"SELECT {sql}", [])
-    with pytest.raises(SfumatoError):
+    with pytest.raises(SfumatoError) as error:
         lookup.run(lookup.compile(tree(f"SELECT {sql}", "postgres")), [])
+    assert error.value.sqlstate == code

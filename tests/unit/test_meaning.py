@@ -501,6 +501,9 @@ CONDITIONS = (
         "s LIKE 'é'",
         "s ILIKE 'É'",
         "w LIKE 'B b'",
+        "s LIKE 'a' || '%'",
+        "w NOT LIKE '%' || ('b' || '_')",
+        "s ILIKE CONCAT('%', 'B', '%')",
     ),
     *(
         "STARTS_WITH(s, 'a')",

@@ -47,6 +47,7 @@ from sfumato.queries.made import (
 from sfumato.queries.madewords import NUMERIC, is_numeric, wider
 from sfumato.queries.outer import MOST_LISTED_ROWS, MadeName, MadeReader, MadeScope, column_of, row_of
 from sfumato.queries.plan import Outer
+from sfumato.queries.probing import probed
 from sfumato.queries.reading import Reader
 from sfumato.queries.rewrite import rewrite
 from sfumato.queries.rows import FromReader
@@ -87,7 +88,7 @@ def ask(tree: Node, text: Text, measuring: Measuring = rewrite, part: int | None
         text.refuse(lateral, f"{called} is not supported", "", name="Lateral")
     splitter = Splitter(text, measuring, part, top=tree)
     if tree.kind not in ("Select", *_SETS) or splitter.level(tree, {}) not in ("released", "listed"):
-        return asking.ask(tree, text, measuring)
+        return probed(tree, text) or asking.ask(tree, text, measuring)
     refusal: Unsupported | None = None
     if tree.kind == "Select" and splitter.is_lowest(tree, {}) and may_be_plain(tree):
         try:

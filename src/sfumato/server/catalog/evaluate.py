@@ -449,7 +449,7 @@ class Expressions(ABC):
             if isinstance(x, (str, list)) or isinstance(y, (str, list)):
                 raise refused("arithmetic with texts")
             if kind in ("Div", "Mod") and y == 0:
-                raise refused("a division by zero")
+                raise scalars.mistaken("division by zero", "22012")
             if any(
                 isinstance(each, float) or (kind == "Div" and isinstance(each, Decimal)) for each in (x, y)
             ):
@@ -514,12 +514,14 @@ class Expressions(ABC):
             return self._aggregate(name, node, scope)
         values = [self._value(each, scope) for each in arguments]
         oid, act = FUNCTIONS.get(name, (TEXT, None))
+        if name == "abs":
+            oid = values[0].oid
         if name == "set_config":
             return Evaluator(lambda f: values[1].of(f), TEXT, _uses(values))
 
         def value(frame: Frame) -> Any:
             if act is None:
-                raise refused(f"the function {name}()")
+                raise refused(f"the function {name}()", "42883")
             return self._bounded(act(self._catalog, *(each.of(frame) for each in values)))
 
         return Evaluator(value, oid, _uses(values))

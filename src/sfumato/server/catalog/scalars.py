@@ -8,6 +8,8 @@ catalogs are empty and most of what clients write is never evaluated.
 from __future__ import annotations
 
 import datetime
+import json
+import os
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -53,12 +55,21 @@ BITS = {INT2: 15, INT4: 31, INT8: 63}
 NUMBERS = frozenset({INT2, INT4, INT8, OID, REGCLASS, REGTYPE, TYPES["xid"].oid})
 
 
-def refused(what: str) -> Unsupported:
+def refused(what: str, sqlstate: str = Unsupported.sqlstate) -> Unsupported:
     """Something that catalog queries cannot do here."""
-    return Unsupported(
+    found = Unsupported(
         f"{what} is not supported in a query about the catalog",
         "The tables and columns are in information_schema.tables and information_schema.columns.",
     )
+    found.sqlstate = sqlstate
+    return found
+
+
+def mistaken(told: str, sqlstate: str) -> Unsupported:
+    """Something that PostgreSQL, too, refuses, with its code."""
+    found = Unsupported(told, "Check the values in the query.")
+    found.sqlstate = sqlstate
+    return found
 
 
 # Comparing --------------------------------------------------------------------------------------------
@@ -105,7 +116,7 @@ def sized(value: Any, oid: int, given: list[str]) -> Any:
         scale = sizes[1] if len(sizes) > 1 else 0
         found = value.quantize(Decimal(1).scaleb(-min(scale, 100)), ROUND_HALF_UP, Context(prec=1000))
         if abs(found) >= 10 ** (sizes[0] - scale):
-            raise refused("a value outside the range of its type")
+            raise mistaken("a value is outside the range of its type", "22003")
         return found
     if oid == VARCHAR and isinstance(value, str):
         return value[: sizes[0]]
@@ -143,7 +154,7 @@ def _as(text: str, other: Any) -> Any:
         try:
             return _plainly(text, TIMESTAMP if isinstance(other, datetime.datetime) else DATE)
         except ValueError:
-            raise refused(f"reading {text[:50]!r} as a date or time") from None
+            raise mistaken(f"{text[:50]!r} is not a date or time", "22007") from None
     return text
 
 
@@ -212,11 +223,12 @@ def cast(value: Any, oid: int, catalog: Catalog) -> Any:
     try:
         return _plainly(value, oid)
     except OverflowError:
-        found = refused(f"a value outside the range of {catalogs.spoken(oid)}")
-        found.sqlstate = "22003"
-        raise found from None
+        raise mistaken(f"a value is outside the range of {catalogs.spoken(oid)}", "22003") from None
     except (ValueError, TypeError, KeyError, InvalidOperation):
-        raise refused(f"reading {text_of(value)[:50]!r} as {catalogs.spoken(oid)}") from None
+        sqlstate = "22007" if oid in (DATE, TIMESTAMP, TIMESTAMPTZ) else "22P02"
+        raise mistaken(
+            f"{text_of(value)[:50]!r} is not a value of type {catalogs.spoken(oid)}", sqlstate
+        ) from None
 
 
 def _plainly(value: Any, oid: int) -> Any:
@@ -287,6 +299,35 @@ def _allowed(catalog: Catalog, *arguments: Any) -> bool:
     del catalog
     wanted = {word.strip().upper() for word in str(arguments[-1]).split(",")}
     return bool(wanted & {"SELECT", "USAGE", "CONNECT"})
+
+
+def _allowed_table(catalog: Catalog, *arguments: Any) -> bool:
+    """The same of a table, which must be there."""
+    name = arguments[-2] if len(arguments) > 1 else None
+    is_ours = not str(name).startswith(("information_schema.", "pg_"))
+    if isinstance(name, str) and is_ours and catalog.find("regclass", name) is None:
+        raise mistaken(f"there is no table named {name[:50]!r}", "42P01")
+    return _allowed(catalog, *arguments)
+
+
+def _json_object(catalog: Catalog, *pairs: Any) -> str:
+    del catalog
+    if len(pairs) % 2 or any(each is None for each in pairs[::2]):
+        raise mistaken("json_build_object takes pairs of a name and a value", "22023")
+    shown = [
+        f"{json.dumps(text_of(name), ensure_ascii=False)} : {_json(value)}"
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
+    return "{" + ", ".join(shown) + "}"
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ",".join(_json(each) for each in value) + "]"
+    if isinstance(value, Decimal) and value.is_finite():
+        return text_of(value)
+    is_plain = value is None or (isinstance(value, int) and not isinstance(value, Reg))
+    return json.dumps(value if is_plain else text_of(value), ensure_ascii=False)
 
 
 def _pretty(catalog: Catalog, size: Any) -> Any:
@@ -371,7 +412,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "current_role": (NAME, lambda c: c.person),
     "current_setting": (TEXT, _setting),
     "pg_advisory_unlock_all": (VOID, lambda _: ""),
-    "pg_backend_pid": (INT4, lambda _: 0),
+    "pg_backend_pid": (INT4, lambda _: os.getpid()),
     "pg_is_in_recovery": (BOOL, lambda _: False),
     "format_type": (TEXT, lambda _, oid, *__: None if oid is None else catalogs.spoken(int(oid))),
     "pg_get_userbyid": (NAME, lambda c, oid: c.person if oid == catalogs.OWNER else f"unknown (OID={oid})"),
@@ -408,11 +449,11 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "abs": (INT4, _strict(abs)),
     **dict.fromkeys(
         (
-            "has_table_privilege", "has_any_column_privilege", "has_schema_privilege",
-            "has_database_privilege", "has_column_privilege",
+            "has_schema_privilege", "has_database_privilege", "has_column_privilege",
         ),
         (BOOL, _allowed),
     ),
+    **dict.fromkeys(("has_table_privilege", "has_any_column_privilege"), (BOOL, _allowed_table)),
     **dict.fromkeys(
         (
             "has_function_privilege", "pg_has_role", "has_sequence_privilege", "pg_relation_is_publishable",
@@ -450,7 +491,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     ),
     "obj_description": (TEXT, lambda c, oid, *_: c.described.get((oid, 0))),
     "col_description": (TEXT, lambda c, oid, place: c.described.get((oid, place))),
-    "json_build_object": (TYPES["json"].oid, _nothing),
+    "json_build_object": (TYPES["json"].oid, _json_object),
     "pg_get_keywords": (TEXT, _nothing),
     "array_remove": (_TEXTS, _strict(lambda values, out: [each for each in values if each != out])),
     "array_position": (INT4, _strict(lambda values, one: values.index(one) + 1 if one in values else None)),

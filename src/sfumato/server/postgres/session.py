@@ -444,7 +444,7 @@ class Session(Statements):
             contents.append(None if size == -1 else body.take(size))
         formats = [body.int16() for _ in body.many()]
         if any(form not in (0, 1) for form in (*forms, *formats)):
-            raise Broken("an unknown format")
+            raise StatementRefused("22023", "a format of a value is 0, text, or 1, binary")
         if len(contents) != len(prepared.types):
             told = f"the statement takes {len(prepared.types)} parameters, but {len(contents)} were sent"
             raise StatementRefused("08P01", told)
