@@ -281,7 +281,7 @@ def test_an_error_points_at_its_place_behind_other_statements(server: Server) ->
         ("SELECT age FROM patients", "0A000"),
         ("SELECT * FROM patients LIMIT 10", "0A000"),
         ("WITH gone AS (DELETE FROM patients RETURNING *) SELECT count(*) FROM gone", "0A000"),
-        ("SELECT pg_read_file('/etc/passwd')", "0A000"),
+        ("SELECT pg_read_file('/etc/passwd')", "42883"),
         ("SELECT * FROM read_csv('/etc/passwd')", "0A000"),
         ("SELEC 1", "42601"),
         ("SHOW nosuch", "42704"),
@@ -304,6 +304,21 @@ def test_a_question_without_a_price_is_told_how_to_give_one(server: Server) -> N
     told = psql(server, fresh()).stderr
     assert "ERROR:  22023: this question has no price" in told
     assert "HINT:  SET sfumato.epsilon = '0.1'" in told
+
+
+@pytest.mark.parametrize("way", ["SELECT * FROM patients LIMIT 0", "SELECT * FROM patients WHERE 1 = 0"])
+def test_names_and_types_of_rows_need_no_price(
+    server: Server, ana: psycopg.Connection[Any], way: str
+) -> None:
+    before = spent(ana)
+    with psycopg.connect(server.dsn("ana"), autocommit=True) as connection:
+        found = connection.execute(way)
+        assert found.fetchall() == []
+        told = [(each.name, each.type_display) for each in found.description or ()]
+        assert connection.execute("SELECT DISTINCT region FROM patients").fetchall()
+    assert ("age", "int8") in told
+    assert ("region", "text") in told
+    assert spent(ana) == before
 
 
 @pytest.mark.parametrize("sql", ["SET epsilon = 0.1", "SET sfumato_epsilon = 0.1"])
@@ -1009,8 +1024,8 @@ NO_ROWS = {  # calls that work on PostgreSQL and not here: they want rows, or va
     "PreparedStatement.getMetaData without execution": "the query has no aggregate",
     "Statement.setMaxRows": "the query has no aggregate",
     "getObject of every type": "the query has no aggregate",
-    "ResultSetMetaData of SELECT * FROM patients": "the query has no aggregate",
-    "ResultSetMetaData of SELECT * FROM visits": "the query has no aggregate",
+    "ResultSetMetaData of SELECT * FROM patients": "* would show rows",
+    "ResultSetMetaData of SELECT * FROM visits": "* would show rows",
 }
 NOWHERE = {"getRowIdLifetime", "getSuperTables", "getAttributes", "syntax error", "unknown table"}
 JDBC = {

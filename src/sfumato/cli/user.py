@@ -77,7 +77,7 @@ def add(policy: str, name: str, role: str, days: float, password: bool, as_json:
 @click.option("--token", default="", metavar="ID", help="Only this token; its ID is in: sfumato user list.")
 @JSON
 def revoke(policy: str, name: str, token: str, as_json: bool) -> None:
-    """Revoke a user's access, at once and for every protocol; what was spent stays spent."""
+    """Revoke a user's access at once. It ends for every protocol; what was spent stays spent."""
     People.beside(policy).revoke(name, token)
     if as_json:
         print_json({"name": name, "revoked": token or "all"})
@@ -111,7 +111,7 @@ def password(policy: str, name: str, as_json: bool) -> None:
 @POLICY
 @JSON
 def list_people(policy: str, as_json: bool) -> None:
-    """List the users and the ids of their tokens (never the tokens themselves)."""
+    """List the users and the ids of their tokens. The tokens themselves are never shown."""
     database = sf.open(policy)
     everybody = People.beside(policy).all()
     late = {each.name: owner.late(database.ledger, each.name) for each in everybody}
@@ -145,7 +145,10 @@ def _row(person: dict[str, Any]) -> list[str]:
 )
 @JSON
 def running(policy: str, pace: float, stop_after: float, as_json: bool) -> None:
-    """Questions that were charged and are not released yet: who asked, and when they are due."""
+    """List the questions that are running.
+
+    They were charged and are not released yet; each shows who asked and when it is due.
+    """
     found = owner.running(sf.open(policy), time.time(), pace, stop_after)
     if as_json:
         print_json({"running": found})
@@ -170,7 +173,7 @@ def _short(question: str) -> str:
 @click.argument("name")
 @JSON
 def review(policy: str, name: str, as_json: bool) -> None:
-    """List an analyst's late or failed answers, and lift the suspension."""
+    """List an analyst's late answers, and lift the suspension. Failed answers are listed too."""
     database = sf.open(policy)
     if People.beside(policy).get(name) is None:
         raise sf.InvalidParameter(

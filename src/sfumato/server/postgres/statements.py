@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sfumato.errors import AccessDenied, SyntaxRefused
+from sfumato.errors import AccessDenied, QueryRefused, SyntaxRefused
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import parameters
 from sfumato.queries.statement import read
@@ -244,11 +244,12 @@ class Statements:
         price: dict[str, Any] = dict(knobs.price())
         found = await self._parsed(sql, knobs)
         currency = self.desk.database.ledger.total.currency
+        least = self.desk.database.policy.least
+        used = tuple(plain(value) for value in values[: parameters.count(sql)])
+        if price[currency] is None and await self._is_free(found, sql, used, {currency: decimal(least)}):
+            price[currency] = decimal(least)  # names and types, or public keys
         if price[currency] is None:
-            usual, least = (
-                Decimal("0.1" if currency == "epsilon" else "0.01"),
-                self.desk.database.policy.least,
-            )
+            usual = Decimal("0.1" if currency == "epsilon" else "0.01")
             much = decimal(max(Fraction(usual), least))
             other = "rho" if currency == "epsilon" else "epsilon"
             told, first = f"this question has no price: sfumato.{currency} is not set in this session", ""
@@ -267,9 +268,18 @@ class Statements:
             raise found.refusal.with_traceback(None)
         self._check_path(found.tree, knobs)
         self._check_zone(found.tree, types, knobs)
-        used = values[: parameters.count(sql)]
-        given = tuple(plain(value) for value in used)
-        return Wanted(bare(sql), **price, parameters=given, statement=found.statement)
+        return Wanted(bare(sql), **price, parameters=used, statement=found.statement)
+
+    async def _is_free(
+        self, found: ParsedQuery, sql: str, given: tuple[Any, ...], price: dict[str, str]
+    ) -> bool:
+        """Whether nothing is measured for it."""
+        assert self.caller is not None
+        wanted = Wanted(bare(sql), **price, parameters=given, statement=found.statement)
+        try:
+            return found.refusal is None and (await self.desk.question(self.caller, wanted)).is_free
+        except QueryRefused:
+            return False  # without a price that is said first
 
     @staticmethod
     def _check_zone(tree: Node, types: Sequence[int], knobs: SessionSettings) -> None:
