@@ -153,6 +153,20 @@ def _written(reader: RowReader, node: Node, scope: Scope, most: int) -> Constant
     return found
 
 
+def joined_up(pattern: Scalar) -> Constant | None:
+    """A text that is written out in parts, 'a' || '%', as one; None if it is another expression."""
+    if isinstance(pattern, Constant):
+        return pattern if isinstance(pattern.value, str) else None
+    if not isinstance(pattern, Call) or pattern.function not in ("concat", "coalesce"):
+        return None
+    parts = [joined_up(each) for each in pattern.arguments]
+    if None in parts:
+        return None
+    if pattern.function == "coalesce":  # CONCAT leaves out what is NULL, and these are none
+        return parts[0]
+    return constant("".join(str(each.value) for each in parts if each is not None), "text")
+
+
 def _check_put(reader: RowReader, node: Node, by: Constant, groups: int) -> None:
     """Refuse a replacement that an engine fails on: it would fail for a row, and tell that there is one."""
     left = re.sub(r"\\\\", "", str(by.value))

@@ -582,10 +582,7 @@ class Reader:
                 return self.compare(node, COMPARISONS[kind], node.this, node.expression, scope)
             case kind if kind in _TEXT_CONDITIONS:
                 pattern = self.value(node.expression, scope)
-                if not fields(pattern) and isinstance(
-                    joined_up := evaluate(pattern, None), str
-                ):  # 'a' || '%'
-                    pattern = constant(joined_up, "text")
+                pattern = letters.joined_up(pattern) or pattern
                 if not isinstance(pattern, Constant):
                     text.refuse(
                         node.expression, "the pattern is not a string literal", "Write it out: LIKE 'abc%'"
