@@ -316,7 +316,8 @@ def _combined(
         return values[0] * offs[1] + values[1] * offs[0] + offs[0] * offs[1]
     if values[1] <= 2 * offs[1]:
         return math.inf if offs[1] else 0.0
-    return 2 * (offs[0] + values[0] / values[1] * offs[1]) / values[1]
+    doubles = 1e-15 * values[0] / values[1]  # in which the engine divides, and we do not
+    return 2 * (offs[0] + values[0] / values[1] * offs[1]) / values[1] + doubles
 
 
 def _through(name: str, off: float, inner: Fraction | None) -> float:
@@ -325,8 +326,10 @@ def _through(name: str, off: float, inner: Fraction | None) -> float:
         return 2 * size * off + off * off
     if name == "root":
         return math.sqrt(off) if size <= 2 * off else off / math.sqrt(size)
+    if name in ("floor", "ceil") and off and inner is not None:
+        return off + 1 if abs(inner - round(inner)) <= 2 * off else 0.0
     if name in ("round", "even", "floor", "ceil"):
-        return off + 1 if off else 0.0
+        return off + 1 if off > 1e-9 else 0.0
     return off
 
 

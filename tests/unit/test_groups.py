@@ -191,3 +191,16 @@ def test_undeclared_texts_are_not_forgotten(both: tuple[Database, duckdb.DuckDBP
     ((name, count),) = beside.execute(sql).fetchall()
     (row,) = db.sql(sql, epsilon=100).release().rows()
     assert (row["k"], round(row["n"])) == (name, count)
+
+
+@pytest.mark.parametrize("shape", ["ROLLUP (country)", "GROUPING SETS ((country), ())", "CUBE (country)"])
+def test_a_total_is_there_even_if_no_group_can_be(
+    both: tuple[Database, duckdb.DuckDBPyConnection], shape: str
+) -> None:
+    db, beside = both
+    sql = f"SELECT country, COUNT(*) AS n FROM customers WHERE country IS NULL AND country = 'US' GROUP BY {shape}"
+    assert beside.execute(sql).fetchall() == [(None, 0)]
+    rows = db.sql(sql, epsilon=100).release().rows()
+    assert [round(row["n"]) for row in rows if row["country"] is None] == [0]
+    alone = sql.replace(shape, "country")
+    assert db.sql(alone, epsilon=99).release().rows() == []

@@ -129,13 +129,13 @@ class Asking:
             keys=self.keys,
             measures=self.rewriting.measures,
             outputs=outputs,
-            sets=self.checked(sets),
+            sets=(sets := self.checked(sets)),
             having=self.having(),
             order=self.order(outputs),
             limit=self.limit(),
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
-            occurring=occurring(self.keys, relation, self.text.policy.public_table),
+            occurring=occurring(self.keys, sets, relation, self.text.policy.public_table),
         )
         self.reader.check_digits(plan, select)
         return plan
@@ -164,10 +164,10 @@ class Asking:
             keys=self.keys,
             measures=self.rewriting.measures,
             outputs=tuple(outputs),
-            sets=self.checked(sets),
+            sets=(sets := self.checked(sets)),
             wanted=tuple(aggregates),
             repairs=tuple(sorted(self.reader.repaired)),
-            occurring=occurring(self.keys, relation, self.text.policy.public_table),
+            occurring=occurring(self.keys, sets, relation, self.text.policy.public_table),
         )
         self.reader.check_digits(plan, select)
         return plan, aggregates

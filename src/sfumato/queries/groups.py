@@ -86,9 +86,15 @@ class _Facts:
 
 
 def occurring(
-    keys: Sequence[Key], relation: Relation, table: Callable[[str], PublicTable | None]
+    keys: Sequence[Key],
+    sets: Sequence[tuple[int, ...]],
+    relation: Relation,
+    table: Callable[[str], PublicTable | None],
 ) -> tuple[Occurring, ...]:
-    """Which combinations of values of the keys can occur, where not all of them can."""
+    """Which combinations of values of the keys can occur, where not all of them can.
+
+    A total over all of them is there even if none can: then it is made of all that are measured.
+    """
     if not keys or any(key.values is None for key in keys):
         return ()
     facts = _Facts()
@@ -103,7 +109,8 @@ def occurring(
         if len(of_keys) > 1 or (of_keys and (about or not isinstance(of_keys[0], Field))):
             public.append((number, table(name)))
     known = tuple((number, each) for number, each in public if each is not None)
-    return _occurring(tuple(keys), tuple(spelled), tuple(conditions), known)
+    found = _occurring(tuple(keys), tuple(spelled), tuple(conditions), known)
+    return () if () in sets and not all(each.values for each in found) else found
 
 
 def listed(found: Scalar, conditions: Sequence[Scalar]) -> tuple[Value, ...] | None:
