@@ -440,11 +440,10 @@ def averaged(chances: Sequence[float] | float | None, bound: Bound, missed: floa
 
     if chances is None or isinstance(chances, float):
         top = 1.0 if chances is None else chances
-        spots = [
-            top * n / 1000 for n in range(1001)
-        ]  # the posterior grows with the prior: the next less this
-        values = [gained(p) + p for p in spots]
-        return min(max(value - p for p, value in zip(spots, values[1:], strict=False)), 1.0)
+        spots = np.linspace(0, top, 1001)
+        values = np.minimum(guessing.on_averages(np.minimum(spots + 2 * missed, 1.0), bound) + missed, 1.0)
+        # the posterior grows with the prior: the next less this
+        return min(float((values[1:] - spots[:-1]).max()), 1.0)
     low, high = 0.0, 1.0
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sfumato.curator.keeper import Keeper
+    from sfumato.curator.names import Names
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import Value
@@ -62,6 +63,7 @@ class Question(Asked):
     fitting: Policy | None = None  # the same with caps that we chose
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
     is_part: bool = False  # of what is spent on caps: no question by itself
+    _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -117,7 +119,10 @@ class Question(Asked):
     @property
     def keys(self) -> tuple[str, ...]:
         """Its names: the first is written, all are looked up."""
-        return self.database.names.keys(self.declared, self.tuned_for)
+        names = self.database.names
+        if not self._named or self._named[0][0] is not names:  # with many declared values that takes long
+            self._named[:] = [(names, names.keys(self.declared, self.tuned_for))]
+        return self._named[0][1]
 
     @property
     def sense(self) -> str:

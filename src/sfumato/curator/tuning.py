@@ -201,7 +201,8 @@ def first_tuned(keeper: Keeper, statement: Statement, spend: Guarantee, part: Nu
     if not tuned_by(keeper.policy, question.plan):
         told = "omit it: no table of this question has a cap on the rows of a person"
         raise InvalidParameter("tune", part, told)
-    facts: dict[str, Any] = {each.name: getattr(question, each.name) for each in fields(question)}
+    given = [each.name for each in fields(question) if each.init]
+    facts: dict[str, Any] = {name: getattr(question, name) for name in given}
     return FirstTuned(**facts, for_caps=for_caps)
 
 

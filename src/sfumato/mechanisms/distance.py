@@ -206,14 +206,19 @@ def _delta_of_rho(rho: Fraction, epsilon: Fraction) -> Fraction:
     if rho > LARGEST_EPSILON:
         return Fraction(1)
 
+    of_rho, of_epsilon = float(rho), float(epsilon)
+
     def exponent(order: float) -> float:
-        rest = (order - 1) * (order * float(rho) - float(epsilon)) - math.log(order - 1)
+        rest = (order - 1) * (order * of_rho - of_epsilon) - math.log(order - 1)
         return rest + order * math.log1p(-1 / order)
 
     low, high = 1 + 1e-9, 4 + float(epsilon / rho) + 2 / math.sqrt(rho)
     for _ in range(200):  # the exponent is convex in the order
         left, right = low + (high - low) / 3, high - (high - low) / 3
+        before = low, high
         low, high = (low, right) if exponent(left) < exponent(right) else (left, high)
+        if before == (low, high):
+            break
     order = numbers.round_up(Fraction(high), 40)
     power = (order - 1) * (order * rho - epsilon) + (numbers.log(1 - 1 / order) * order).high
     if power >= 0:

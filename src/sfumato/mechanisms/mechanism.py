@@ -199,8 +199,21 @@ def _first(holds: Callable[[int], bool]) -> int:
     return bisected(holds, low, high)
 
 
-def bisected(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The smallest integer above `low` from which a claim holds that fails at `low` and holds at `high`."""
+def bisected(holds: Callable[[int], bool], low: int, high: int, near: int | None = None) -> int:
+    """The smallest integer above `low` from which a claim holds that fails at `low` and holds at `high`.
+
+    If it is probably `near` there, few are tried.
+    """
+    if near is not None:
+        near, step = min(max(near, low + 1), high), 1
+        if holds(near):
+            while near - step > low and holds(near - step):
+                near, step = near - step, 2 * step
+            low, high = max(near - step, low), near
+        else:
+            while near + step < high and not holds(near + step):
+                near, step = near + step, 2 * step
+            low, high = near, min(near + step, high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -229,8 +229,11 @@ class Gaussian(Additive):
         # was itself checked, so it is valid even where delta is not quite monotone in the noise
         if not enough(1, 500):
             raise InvalidParameter("delta", delta, "no noise below 2^500 reaches it: take a larger delta")
-        power = bisected(lambda tried: enough(1, tried), -500, 500) - SIGNIFICANT
-        units = bisected(lambda tried: enough(tried, power), 1 << SIGNIFICANT - 1, 1 << SIGNIFICANT)
+        near = _near(float(epsilon), float(delta), distance)
+        about = None if near is None else math.ceil(math.log2(near))
+        power = bisected(lambda tried: enough(1, tried), -500, 500, about) - SIGNIFICANT
+        about = None if near is None else math.ceil(math.ldexp(near, -power))
+        units = bisected(lambda tried: enough(tried, power), 1 << SIGNIFICANT - 1, 1 << SIGNIFICANT, about)
         return cls(sigma_squared=units * Fraction(2) ** power)
 
     @classmethod
@@ -287,3 +290,23 @@ class Gaussian(Additive):
                 "delta", delta, f"no epsilon below {LARGEST_EPSILON} reaches it: take more noise"
             )
         return Fraction(bisected(enough, -1, LARGEST_EPSILON * steps), steps)
+
+
+def _near(epsilon: float, delta: float, distance: Distance) -> float | None:
+    """The variance of the normal law that is private at a distance of one coordinate, if it is wide: that of
+    the discrete law is near it."""
+    shift = distance.for_integers().linf
+    if shift is None or distance.l0 != 1 or not 1e-3 < epsilon < 100 or not 1e-15 < delta < 0.1:
+        return None
+
+    def lost(ratio: float) -> float:  # of the deviation to the shift
+        middle, half = epsilon * ratio, 0.5 / ratio
+        first, second = (math.erfc((middle + side) / math.sqrt(2)) / 2 for side in (-half, half))
+        return first - math.exp(epsilon) * second
+
+    low, high = 1e-3, 1e5
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if lost(middle) <= delta else (middle, high)
+    variance = (high * float(shift)) ** 2
+    return variance if variance > 100 else None

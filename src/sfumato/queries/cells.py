@@ -6,7 +6,6 @@ it is for.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,12 @@ if TYPE_CHECKING:
 PARTS = 1024  # what is scaled lives on a grid of 1/1024 row or finer, so that truncating loses little
 SUM_BITS = 104  # of what a person's doubles come to, in steps of a fine grid
 CAP = 1 << 62  # no cap is above this, and a person's total in the engine is clamped to twice of it
+
+
+def _floored(value: Fraction, exponent: int) -> int:
+    """How many steps of 2^-exponent go into it."""
+    number, of = value.numerator << max(exponent, 0), value.denominator << max(-exponent, 0)
+    return number // of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,12 @@ class Clamp:
     @property
     def least(self) -> int:
         """The smallest integer a value can become."""
-        return math.floor(self.low * Fraction(2) ** self.exponent)
+        return _floored(self.low, self.exponent)
 
     @property
     def most(self) -> int:
         """The largest integer a value can become."""
-        return math.floor(self.high * Fraction(2) ** self.exponent)
+        return _floored(self.high, self.exponent)
 
     @property
     def width(self) -> int:

@@ -12,6 +12,7 @@ import datetime
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from sfumato.queries.functions import DAYS, Null, Outcome, apply
@@ -201,6 +202,7 @@ def parts_of(condition: Scalar | None) -> tuple[Scalar, ...]:
 # Values --------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def possible(expression: Scalar) -> tuple[Value, ...] | None:
     """Every value it can take besides NULL, where they are public and at most `MOST_LISTED`; else None.
 

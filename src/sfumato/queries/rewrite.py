@@ -399,17 +399,19 @@ class _Vector:
         t^2 are k(k-1)/(d(d-1)): a polynomial's coefficients are its polar form (its blossom) at k ones and
         d - k zeros.
         """
-        measure, degree = self.measure, self.measure.degree
+        measure, degree, whole = self.measure, self.measure.degree, self.measure.whole
+        ends = [
+            self.ends(v, centre) if v in which else (Fraction(0),) * 2 for v in range(len(measure.clamps))
+        ]
         terms: list[tuple[Fraction, Released]] = []
         size = degree + 1
         for cell in range(measure.cells - measure.nulls):
             places = [cell // size**v % size for v in range(len(measure.clamps))]
             weight = Fraction(1)
-            for v in range(len(measure.clamps)):
-                powers = which.count(v)
-                weight *= _blossom(places[v], degree, powers, *(self.ends(v, centre) if powers else (0, 0)))
+            for v, reach in enumerate(ends):
+                weight *= _blossom(places[v], degree, which.count(v), *reach)
             if weight:
-                terms.append((weight / measure.whole, Released(self.index, cell)))
+                terms.append((weight / whole, Released(self.index, cell)))
         return Weighted(tuple(terms))
 
 

@@ -45,7 +45,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms import Bound
 
 Floats = NDArray[np.float64]
+Real = TypeVar("Real", float, NDArray[np.float64])
 Places = NDArray[np.int64]
 ROOM = 1e-9  # by which floats are moved outward; far above what a million additions round
 TOP = 1024.0  # e^-TOP is nothing
@@ -671,15 +672,37 @@ def on_average(chance: float, bound: Bound) -> float:
     >>> round(on_average(0.05, Bound(rho=Fraction(1, 8))), 4)
     0.15
     """
-    p = _chance("chance", chance)
-    best = 1.0
+    return float(on_averages(np.array([_chance("chance", chance)]), bound)[0])
+
+
+def on_averages(chances: Floats, bound: Bound) -> Floats:
+    """The same of many prior probabilities."""
+    starts, slopes, shrunk, more = _bounds(bound)
+    lines = starts + np.outer(chances, slopes)
+    posteriors = np.outer(chances, np.ones(len(shrunk)))
+    posteriors /= posteriors + np.outer(1 - chances, shrunk)
+    best = np.minimum(lines.min(axis=1), 1.0)
+    if len(shrunk):
+        best = np.minimum(best, (np.minimum(rounded_up(posteriors), 1.0) + more).min(axis=1))
+    found: Floats = np.minimum(np.maximum(rounded_up(best), chances), 1.0)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _bounds(bound: Bound) -> tuple[Floats, Floats, Floats, Floats]:
+    """What bounds a mean posterior: lines, by where they start and how they rise; and largest posteriors, by
+    e^-epsilon, with the chance that there are larger ones."""
+    lines, posteriors = [(1.0, 0.0)], []
     for epsilon, delta in _curve(bound):
-        best = min(best, delta + math.exp(epsilon) * p, 1 - math.exp(-epsilon) * (1 - delta - p))
+        less = math.exp(-epsilon)
+        lines += [(delta, math.exp(epsilon)), (1 - less * (1 - delta), less)]
         if delta == 0:
-            best = min(best, simplified(p, epsilon))
+            posteriors.append((less, 0.0))
         for t in BEYOND if 0 < delta < 0.1 else ():
-            best = min(best, simplified(p, epsilon + t) + delta / -math.expm1(-t))
-    return min(max(rounded_up(best), p), 1.0)
+            posteriors.append((math.exp(-epsilon - t), delta / -math.expm1(-t)))
+    starts, slopes = np.array(lines).T
+    shrunk, more = np.array(posteriors).reshape(-1, 2).T
+    return starts, slopes, shrunk, more
 
 
 @lru_cache(maxsize=256)
@@ -715,7 +738,7 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
-def rounded_up(value: float) -> float:
+def rounded_up(value: Real) -> Real:
     """Moved outward, by more than floats can have lost."""
     return value + ROOM * abs(value)
 
