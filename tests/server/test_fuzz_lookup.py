@@ -449,6 +449,7 @@ if __name__ == "__main__":
         ("true::text", "true"),
         ("'a' || true", "atrue"),
         ("abs(-2.5)", "2.5"),
+        ("json_build_object('x', 0.5::float8, 'n', 'NaN'::float8)", '{"x" : 0.5, "n" : "NaN"}'),
         (
             "json_build_object('a', null, 'b', 1, 'c', ARRAY[1, 2], 'd', 'x\"y', 'e', 1.5)",
             '{"a" : null, "b" : 1, "c" : [1,2], "d" : "x\\"y", "e" : 1.5}',

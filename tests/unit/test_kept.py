@@ -570,6 +570,11 @@ BOTH = f"(SELECT patient, s AS v FROM {PAID} UNION ALL SELECT patient, cost AS v
         ("SELECT COUNT(*) FROM visits WHERE fee * 1000000000000 > fee * 1000000000000 - 0.01", {0, 1, 2, 3}),
         ("SELECT COUNT(*) FROM visits WHERE fee * 1000000000000 IN (29.0)", {0, 1, 2, 3}),
         ("SELECT SUM(fee * 1000000000000) FROM visits", {0}),
+        ("SELECT SUM(age) FROM (SELECT * REPLACE (1 AS age) FROM visits) AS f", {0, 1, 2, 3, 4}),
+        ("SELECT SUM(age) FROM (SELECT v.* EXCLUDE (age) FROM visits AS v) AS f", {0, 1, 2, 3, 4}),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT * EXCLUDE (patient, visit_id) FROM visits)", {0, 1, 2, 3, 4}),
+        ("SELECT SUM(age) FROM (SELECT * EXCLUDE (urgent) FROM visits) AS f", set()),
+        ("SELECT SUM(age) FROM (SELECT * RENAME (urgent AS u) FROM visits) AS f", set()),
     ],
 )
 def test_a_wrong_answer_is_marked_by_how_it_was_read(sql: str, readings: set[int], tmp_path: Path) -> None:

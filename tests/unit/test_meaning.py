@@ -681,6 +681,10 @@ QUESTIONS = (
     "SELECT COUNT(*) FROM (SELECT * FROM a) AS f WHERE (f.v > 1)",
     "SELECT SUM(n) FROM (SELECT id, COUNT(*) AS n FROM a GROUP BY id ORDER BY n DESC) AS f",
     "SELECT COUNT(*) FROM (SELECT a.* FROM a) AS f",
+    "SELECT SUM(v), COUNT(*) FROM (SELECT * REPLACE (1 AS v) FROM a) AS f",
+    "SELECT SUM(v), COUNT(*) FROM (SELECT f.* EXCLUDE (w) REPLACE (v + 1 AS v) FROM a AS f) AS g",
+    "SELECT SUM(y) FROM (SELECT id, y FROM (SELECT * EXCLUDE (w) RENAME (v AS y) FROM a) AS f) AS g",
+    "SELECT COUNT(*), SUM(v) FROM (SELECT * EXCLUDE (id) FROM a JOIN b USING (id)) AS f",
 )
 # What stands around a row among the rows of its person, and the first of these rows.
 MANY = "(SELECT id, COUNT(*) AS n FROM a WHERE v > 0 GROUP BY id) AS x"

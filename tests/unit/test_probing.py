@@ -57,9 +57,11 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
         ("SELECT * FROM (SELECT * FROM visits) t WHERE 1=0", VISITS),
         ("WITH v AS (SELECT pid, day FROM visits) SELECT * FROM v LIMIT 0", [VISITS[0], VISITS[3]]),
         ("SELECT v.cost, cost + 1 AS c FROM visits v WHERE cost > 3 LIMIT 0", [VISITS[2], ("c", "number")]),
-        ("SELECT a.pid, b.* FROM visits a JOIN visits b ON a.pid = b.pid LIMIT 0",
-         [VISITS[0], ("pid_2", "integer"), *VISITS[1:]]),
+        ("SELECT a.pid AS p, b.* FROM visits a JOIN visits b ON a.pid = b.pid LIMIT 0",
+         [("p", "integer"), *VISITS]),
         ("SELECT * FROM wards LIMIT 0", [("ward", "text")]),
+        ("SELECT * FROM visits a JOIN visits b USING (pid) LIMIT 0",
+         [*VISITS, *((f"{name}_2", kind) for name, kind in VISITS[1:])]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
@@ -86,9 +88,24 @@ def test_names_and_types_are_told_for_free(
         "SELECT hidden FROM visits LIMIT 0",
         "SELECT * FROM nosuch LIMIT 0",
         "SELECT nosuch FROM visits WHERE FALSE",
+        "SELECT nosuch.* FROM visits LIMIT 0",
+        "SELECT * EXCLUDE (nosuch) FROM visits LIMIT 0",
         "SELECT * FROM wards",
     ],
 )
 def test_whatever_could_show_a_row_is_refused(db: Database, sql: str) -> None:
     with pytest.raises(QueryRefused):
         db.sql(sql, epsilon="0.1")
+
+
+def test_what_stands_behind_the_star_is_heeded(db: Database) -> None:
+    sql = "SELECT v.* EXCLUDE (name) REPLACE (1 AS cost) RENAME (day AS at) FROM visits AS v LIMIT 0"
+    release = db.sql(sql, epsilon="0.1").release()
+    assert [(each.name, each.kind) for each in release.plan.columns] == [
+        ("pid", "integer"),
+        ("cost", "integer"),
+        ("at", "date"),
+    ]
+    for wrong in ("REPLACE (1 AS cost) EXCLUDE (cost)", "EXCLUDE (cost, cost)", "RENAME (nosuch AS x)"):
+        with pytest.raises(QueryRefused):
+            db.sql(f"SELECT COUNT(*) FROM (SELECT * {wrong} FROM visits) AS f", epsilon="0.1")

@@ -36,6 +36,7 @@ WRONG = f"answered under a reading repaired in version {VERSION}"
 LONG_NUMBERS = r"\d[\d.]{15}|[-+*]"  # a product may have more digits than its parts
 AVERAGES = r"select\b.*\bselect\b.*\bavg\b|\bavg\b.*\bselect\b"
 SUMS_AND_FLOORS = rf"{LONG_NUMBERS}|floor|ceil|select\b.*\bselect\b.*(sum|avg)|(sum|avg)\b.*\bselect\b"
+STARRED = re.compile(r"\*\s*(exclude|except|replace|rename)\b", re.I)  # what stands behind * was not heeded
 SUSPECTS = {
     0: re.compile(
         rf"{LONG_NUMBERS}|left\s+(outer\s+)?join|not\b|length|cast|round|floor|ceil|::|//|\bsum\b|avg",
@@ -76,7 +77,7 @@ def was_wrong(entry: Entry, names: Names) -> bool:
     return any(
         _is_wrong(text, entry.reading, names.policy, entry.dialect, key, names)
         for text in parts
-        if suspect.search(text.replace("(*)", ""))
+        if suspect.search(text.replace("(*)", "")) or STARRED.search(text)
     )
 
 
@@ -110,15 +111,14 @@ def _is_wrong(
         told if len(told) == 1 or not key or names is None else _known_by(key, told, reading, dialect, names)
     ) or told
     for sql in found:
+        starred = STARRED.search(sql) is not None
         try:
             plan = read(sql, dialect).plan(policy)
-            return (
-                is_repaired(plan)
-                if reading == 0
-                else _meant(sql, policy, reading, dialect) != forms.meaning(plan, policy)
-            )
+            if reading == 0 and (is_repaired(plan) or not starred):
+                return is_repaired(plan)
+            return _meant(sql, policy, reading or 1, dialect) != forms.meaning(plan, policy)
         except QueryRefused as refusal:
-            if refusal.was_answered:
+            if refusal.was_answered or starred:
                 return True
     return False
 

@@ -87,7 +87,10 @@ def _starred(select: Node, items: list[tuple[Node, Node | None]], text: Text) ->
         if each.kind != "Star":
             found.append(each)
             continue
-        if any(join is not None and (join.nodes("using") or join.text("method")) for _, join in items):
+        is_changed = text.reading > 4 and any(each.arguments.values())  # by EXCLUDE, REPLACE, RENAME
+        if is_changed or any(
+            join is not None and (join.nodes("using") or join.text("method")) for _, join in items
+        ):
             text.refuse(each, "* is not supported beside these joins", "Name the columns.")
         for node, _ in items:
             table = Node("Identifier", {"this": node.alias or node.name}, each.start, each.end)
@@ -187,9 +190,10 @@ class _Written:
         found: list[str] = []
         for item in node.nodes():
             if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
-                clause = node.get("from_")
+                clause, star = node.get("from_"), item if item.kind == "Star" else item.this
                 for each, _ in _flat(clause.this, node.nodes("joins")) if clause is not None else ():
                     found += [name for name in self.columns(each) if name not in found]
+                found += [each.alias for each in star.nodes("rename")]
             else:
                 found.append(item.alias if item.kind == "Alias" else item.name)
         return found

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sfumato.queries.asking import name_of
 from sfumato.queries.held import held_in
 from sfumato.queries.made import Made, MadeColumn, MadeSelect
 from sfumato.queries.plan import Outer, Plan
 from sfumato.queries.reading import Reader
 from sfumato.queries.rows import FromReader
-from sfumato.queries.scopes import spelled_out
+from sfumato.queries.scopes import items_of, spelled_out
 from sfumato.queries.shape import added_up, apart
 from sfumato.queries.syntax import Node, bare
 from sfumato.queries.trees import altered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sfumato.queries.scopes import Scope
     from sfumato.queries.syntax import Text
 
 _READ = frozenset({"from_", "joins", "where", "expressions", "limit", "with_"})
@@ -36,30 +32,17 @@ def probed(select: Node, text: Text) -> Plan | None:
     ):
         return None
     without = altered(select, limit=None, where=None if _is_never(select) else select.get("where"))
-    reader = Reader(text)
-    relation, scope = FromReader(text, reader).of(without, {})
-    columns = list(_columns(spelled_out(without, scope.names(), text), reader, scope))
-    names = apart([column.name for column in columns], ("",), is_last=True)
+    rows = FromReader(text, Reader(text))
+    relation, scope = rows.of(without, {})
+    items = items_of(spelled_out(without, scope.names(), text), scope, text)
+    domains = [rows.item(node, scope).domain for _, node in items]
+    names = apart([name for name, _ in items], ("",), is_last=True)
     shown = tuple(
-        MadeColumn(name, column.kind, held=column.held) for name, column in zip(names, columns, strict=True)
+        MadeColumn(name, domain.kind, held=held_in(domain))
+        for name, domain in zip(names, domains, strict=True)
     )
     nothing = tuple(Made("null", "null") for _ in shown)
     return Plan(relation, (), (), (), outer=Outer(MadeSelect(shown, nothing, (), limit=0), is_empty=True))
-
-
-def _columns(select: Node, reader: Reader, scope: Scope) -> Iterator[MadeColumn]:
-    for place, item in enumerate(select.nodes()):
-        inner = item.this if item.kind == "Alias" else item
-        table = inner["table"].name.lower() if inner.kind == "Column" and inner.get("table") else ""
-        if inner.kind == "Star" or (inner.kind == "Column" and inner.this.kind == "Star"):
-            reader.text.allow(inner)
-            for source in scope.sources:
-                if table in ("", source.alias.lower()):
-                    for name, value in source.columns.items():
-                        yield MadeColumn(name, value.domain.kind, held=held_in(value.domain))
-            continue
-        domain = reader.raw(inner, scope).domain
-        yield MadeColumn(item.alias or name_of(inner, place), domain.kind, held=held_in(domain))
 
 
 def _takes_none(select: Node) -> bool:

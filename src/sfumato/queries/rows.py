@@ -40,7 +40,7 @@ from sfumato.queries.relations import (
     has_one_row,
     prefix,
 )
-from sfumato.queries.scopes import FromItem, Scope, grouped, spelled_out
+from sfumato.queries.scopes import FromItem, Scope, grouped, items_of, spelled_out
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
 from sfumato.queries.trees import aggregate_in
 
@@ -554,7 +554,7 @@ class FromReader:
         relation, rows = self.of(Node("Select", parts, node.start, node.end), named)
         node = spelled_out(node, rows.names(), self.text)
         node, relation, scope = windowed(self.reader, self.number, node, relation, rows)
-        items = self.items(node, rows)
+        items = items_of(node, rows, self.text)
         if node.get("group") is not None or any(self.aggregates(item) for _, item in items):
             return self.fold(node, alias, relation, scope, items)
         if node.get("having") is not None:
@@ -564,37 +564,6 @@ class FromReader:
             self.text.allow(node["distinct"])
             return self.folded(node, alias, relation, columns, {}, None)
         return FromItem(alias, columns, relation)
-
-    def items(self, node: Node, scope: Scope) -> list[tuple[str, Node]]:
-        """The columns of a SELECT by name, with * written out."""
-        found: list[tuple[str, Node]] = []
-        for position, item in enumerate(node.nodes(), start=1):
-            star = item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star")
-            if star:
-                of = item.get("table")
-                for source in scope.sources:
-                    if of is None or of.name.lower() == source.alias.lower():
-                        found += [
-                            (
-                                name,
-                                Node("Known", {"this": name, "source": source.alias}, item.start, item.end),
-                            )
-                            for name in source.columns
-                            if of is not None or name.lower() not in source.merged
-                        ]
-                continue
-            if item.kind == "Alias":
-                self.text.allow(item)
-                found.append((item.alias, item.this))
-            else:
-                found.append((item.name if item.kind == "Column" else f"column_{position}", item))
-        names = [name.lower() for name, _ in found]
-        for name, item in found:
-            if names.count(name.lower()) > 1 and item.kind != "Known":
-                self.text.refuse(
-                    item, f"two columns are called {name}", "Give one of them another name: AS b"
-                )
-        return found
 
     def item(self, node: Node, scope: Scope) -> Scalar:
         """A column of a subquery."""

@@ -103,6 +103,63 @@ def _spelled(node: Node, named: dict[str, Node]) -> Node:
     return altered(node, **parts)
 
 
+def items_of(select: Node, scope: Scope, text: Text) -> list[tuple[str, Node]]:
+    """The columns of a SELECT by name, with * written out."""
+    found: list[tuple[str, Node]] = []
+    for position, item in enumerate(select.nodes(), start=1):
+        if item.kind == "Star" or (item.kind == "Column" and item.this.kind == "Star"):
+            found += _written_out(item, scope, text)
+        elif item.kind == "Alias":
+            text.allow(item)
+            found.append((item.alias, item.this))
+        else:
+            found.append((item.name if item.kind == "Column" else f"column_{position}", item))
+    names = [name.lower() for name, _ in found]
+    for name, item in found:
+        if names.count(name.lower()) > 1 and item.kind != "Known":
+            text.refuse(item, f"two columns are called {name}", "Give one of them another name: AS b")
+    return found
+
+
+def _written_out(item: Node, scope: Scope, text: Text) -> list[tuple[str, Node]]:
+    """What * stands for, or t.*, without what EXCLUDE names, and with what REPLACE and RENAME put there."""
+    star, of = item if item.kind == "Star" else item.this, item.get("table")
+    known = [source.alias for source in scope.sources]
+    found = [
+        (name, Node("Known", {"this": name, "source": source.alias}, item.start, item.end))
+        for source in scope.sources
+        if of is None or of.name.lower() == source.alias.lower()
+        for name in source.columns
+        if of is not None or name.lower() not in source.merged
+    ]
+    if text.reading <= 4:  # what stands behind * was not heeded
+        return found
+    if of is not None and of.name.lower() not in map(str.lower, known):
+        text.unknown("table", of.name, known, of)
+    kept = None if text.dialect == "postgres" else {"except_": None, "replace": None, "rename": None}
+    text.allow(altered(star, **(kept or {})))
+    names = [name.lower() for name, _ in found]
+    left, put, called = star.nodes("except_"), star.nodes("replace"), star.nodes("rename")
+    told: set[str] = set()
+    for each in (*left, *put, *(one.this for one in called)):
+        name = each.alias if each.kind == "Alias" else each.name
+        if name.lower() not in names:
+            text.unknown("column", name, [one for one, _ in found], each)
+        if name.lower() in told:
+            text.refuse(each, f"{name} is named twice behind *", "Name it once.")
+        told.add(name.lower())
+        if names.count(name.lower()) > 1 and each not in left:
+            text.refuse(each, f"several columns are called {name}", "Name the columns that you want.")
+    out = {each.name.lower() for each in left}
+    instead = {each.alias.lower(): each.this for each in put}
+    titles = {each.this.name.lower(): each.alias for each in called}
+    return [
+        (titles.get(name.lower(), name), instead.get(name.lower(), node))
+        for name, node in found
+        if name.lower() not in out
+    ]
+
+
 def rows_alone(select: Node) -> Node:
     """The same FROM and WHERE, and what is selected of them, by whose names WHERE may call it."""
     names = ("from_", "joins", "where", "expressions")

@@ -514,7 +514,7 @@ class Expressions(ABC):
             return self._aggregate(name, node, scope)
         values = [self._value(each, scope) for each in arguments]
         oid, act = FUNCTIONS.get(name, (TEXT, None))
-        if name == "abs":
+        if name == "abs" and values and values[0].oid in (INT2, INT8, FLOAT8, NUMERIC):
             oid = values[0].oid
         if name == "set_config":
             return Evaluator(lambda f: values[1].of(f), TEXT, _uses(values))

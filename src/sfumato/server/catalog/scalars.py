@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -324,7 +325,7 @@ def _json_object(catalog: Catalog, *pairs: Any) -> str:
 def _json(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(_json(each) for each in value) + "]"
-    if isinstance(value, Decimal) and value.is_finite():
+    if isinstance(value, (Decimal, float)) and math.isfinite(value):
         return text_of(value)
     is_plain = value is None or (isinstance(value, int) and not isinstance(value, Reg))
     return json.dumps(value if is_plain else text_of(value), ensure_ascii=False)
