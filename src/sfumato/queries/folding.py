@@ -60,6 +60,7 @@ def one_fold(reader: Reader, node: Node, scope: Scope, relation: Relation) -> tu
     elif inner is None:
         text.refuse(node, "it needs an argument", "Write for example: SUM(x)")
     elif node.kind == "Count" and inner.kind in ("Star", "Literal"):
+        text.allow(inner)
         value = None
     elif node.kind == "Count" and inner.kind == "Distinct":
         (each,) = inner.nodes() if len(inner.nodes()) == 1 else (None,)
