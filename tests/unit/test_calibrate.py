@@ -22,6 +22,7 @@ from sfumato.mechanisms import (
     Partition,
     Quantiles,
 )
+from sfumato.mechanisms.mechanism import bisected
 from sfumato.queries.cells import Clamp
 from sfumato.queries.expressions import Domain, Field
 from sfumato.queries.measures import Kinds, Measure, Moments, Selected, Spread
@@ -260,3 +261,27 @@ def test_private_groups_and_their_numbers_cost_no_more_than_was_asked(
         paid = calibrate((Selected(groups), beside), (far, reach), asked).guarantee()
         assert paid.amount <= asked.amount
         assert paid.delta <= asked.delta
+
+
+@pytest.mark.parametrize("steps", [1, 30, 1024, 1 << 20])
+@pytest.mark.parametrize("epsilon", ["0.05", "0.7", "2", "40"])
+def test_a_guess_at_the_noise_changes_nothing(
+    epsilon: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> list[Fraction]:
+        return [
+            Gaussian.at(epsilon=Fraction(epsilon), delta=Fraction(1, 10**n), distance=away).sigma_squared
+            for n in (2, 6, 12)
+            for away in (Distance(l0=1, linf=Fraction(steps)), Distance(l0=4, linf=Fraction(steps)))
+        ]
+
+    near = found()
+    monkeypatch.setattr("sfumato.mechanisms.noise._near", lambda *_: None)
+    assert near == found()
+
+
+@pytest.mark.parametrize("near", [None, -9, 0, 1, 40, 41, 42, 99, 100, 500])
+def test_wherever_it_is_looked_for_first_the_same_is_found(near: int | None) -> None:
+    assert bisected(lambda each: each >= 41, 0, 100, near) == 41
+    assert bisected(lambda each: each >= 1, 0, 100, near) == 1
+    assert bisected(lambda each: each >= 100, 0, 100, near) == 100
