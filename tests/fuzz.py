@@ -53,6 +53,7 @@ FEATURES = (
     *("COUNT(*)", "COUNT(x)", "COUNT(DISTINCT x)", "COUNT(DISTINCT unit)", "SUM", "AVG", "SUM(DISTINCT x)"),
     *("VARIANCE", "VAR_POP", "VAR_SAMP", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "MIN", "MAX", "MEDIAN"),
     *("QUANTILE_CONT", "PERCENTILE_CONT", "MODE", "COUNT_IF", "FILTER", "COVAR_POP", "COVAR_SAMP", "CORR"),
+    *("ENTROPY", "HISTOGRAM"),
     *("arithmetic on aggregates", "HAVING", "ORDER BY", "LIMIT", "GROUP BY", "GROUP BY expression"),
     *("ROLLUP", "CUBE", "WHERE", "CASE", "+", "-", "*", "/", "%", "ABS", "ROUND", "FLOOR", "CEIL", "SIGN"),
     *("LEAST", "GREATEST", "COALESCE", "NULLIF", "comparison", "BETWEEN", "IN list", "IS NULL", "AND", "OR"),
@@ -493,10 +494,10 @@ class Grammar:
 
     def _aggregate(self, relation: Relation) -> str:
         one = self._plain_aggregate(relation)
-        if self._often(0.15) and not one.startswith("MODE"):
+        if self._often(0.15) and not one.startswith(("MODE", "HISTOGRAM")):
             self._use("arithmetic on aggregates")
             other = self._plain_aggregate(relation) if self._often(0.6) else self._small()
-            other = self._small() if other.startswith("MODE") else other
+            other = self._small() if other.startswith(("MODE", "HISTOGRAM")) else other
             one = f"{one} {self.rng.choice('+-*/')} {other}"
             if self._often(0.2):
                 one = f"100 * ({one})"
@@ -518,6 +519,8 @@ class Grammar:
             ),
             *((name, 0.8) for name in ("MIN", "MAX", "MEDIAN", "QUANTILE_CONT", "PERCENTILE_CONT", "MODE")),
             ("COUNT_IF", 1),
+            ("ENTROPY", 0.5),
+            ("HISTOGRAM", 0.3),
             *((name, 0.6) for name in ("COVAR_POP", "COVAR_SAMP", "CORR")),
         ]
         form = rng.choices([name for name, _ in forms], [weight for _, weight in forms])[0]
@@ -542,10 +545,10 @@ class Grammar:
             sql = f"PERCENTILE_CONT({at}) WITHIN GROUP (ORDER BY {self._number(columns, 1).sql})"
         elif form in ("COVAR_POP", "COVAR_SAMP", "CORR"):
             sql = f"{form}({self._number(columns, 1).sql}, {self._number(columns, 1).sql})"
-        elif form == "MODE":
+        elif form in ("MODE", "ENTROPY", "HISTOGRAM"):
             keyed = [each for each in columns if each.keys]
             value = rng.choice(keyed) if keyed and self._often(0.7) else self._any_value(columns)
-            sql = f"MODE({value.sql})"
+            sql = f"{form}({value.sql})"
         else:
             sql = f"{form}({self._number(columns, rng.choice([0, 1, 2])).sql})"
         if self._often(0.12):

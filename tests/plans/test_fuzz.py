@@ -179,6 +179,8 @@ def test_where_nobody_is_cut_an_accepted_question_means_what_the_engine_says(tmp
         keys = {o.expression.index: i for i, o in enumerate(plan.outputs) if isinstance(o.expression, KeyOf)}
         if len(keys) < len(plan.keys) or query.features & APART or is_coarse(plan):
             continue
+        if "HISTOGRAM(" in query:  # the engine has one map where there is a column each
+            continue
         try:
             rows = raw.execute(query).fetchall()
         except duckdb.Error:  # the engine's own arithmetic is not total

@@ -638,6 +638,7 @@ AS_WRITTEN = (
 )
 QUESTIONS = (
     *AS_WRITTEN,
+    *("SELECT ENTROPY(w) FROM t", "SELECT k, ENTROPY(ok), ENTROPY(w) FILTER (WHERE n > 0) FROM t GROUP BY k"),
     *("SELECT MODE(w) FROM t", "SELECT MODE(k) FROM t", "SELECT MODE(w) FILTER (WHERE n > 0) FROM t"),
     "SELECT w, COUNT(*) AS c FROM t GROUP BY w ORDER BY c DESC, w LIMIT 2",
     "SELECT s, COUNT(*) FROM t GROUP BY s",
@@ -1005,7 +1006,7 @@ def used(plan: Plan) -> set[str]:
 # An engine only estimates APPROX_COUNT_DISTINCT.
 NEVER = {
     *("DateTrunc", "Quantile", "CurrentDate", "CurrentTimestamp", "ApproxDistinct"),
-    "LengthOfTime",  # which is made before it is read
+    *("LengthOfTime", "Entropy", "Histogram"),  # which are made before they are read
 }
 
 

@@ -459,9 +459,42 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
             )
         case "even":
             return Fraction(round(values[0]))
+        case "entropy":
+            return entropy(values)
         case "least" | "smallest":
             return min(values)
     return max(values)
+
+
+def entropy(counts: Sequence[Fraction]) -> Fraction:
+    """How many bits it takes to say of which kind a row is, if there are so many of each kind."""
+    known = [float(each) for each in counts if each > 0]
+    whole = math.fsum(known)
+    bits = math.fsum(-(n / whole) * math.log2(n / whole) for n in known)
+    return Fraction(min(max(0.0, bits), math.log2(max(len(counts), 1))))
+
+
+def _entropy_ends(ends: list[Ends]) -> Ends:
+    """Each part of the sum alone: it rises up to 1/e, and falls after that."""
+    lows, highs = ([max(each[i], 0.0) for each in ends] for i in (0, 1))
+    least, most = math.fsum(lows), math.fsum(highs)
+    if math.isinf(most):
+        return 0.0, math.log2(len(ends))
+    found = []
+    for low, high in zip(lows, highs, strict=True):
+        parts = [
+            n / whole if n > 0 else 0.0 for n, whole in ((low, low + most - high), (high, high + least - low))
+        ]
+        found.append(_part_ends(max(0.0, parts[0] * (1 - TRIFLE)), min(1.0, parts[1] * (1 + TRIFLE))))
+    low, high = (math.fsum(each[i] for each in found) for i in (0, 1))
+    return max(0.0, low - TRIFLE), min(math.log2(len(ends)), high + TRIFLE)
+
+
+def _part_ends(low: float, high: float) -> Ends:
+    """The least and the most of -p log2 p, for p in a range."""
+    at = [-p * math.log2(p) if p > 0 else 0.0 for p in (low, high)]
+    top = 1 / math.e
+    return min(at), -top * math.log2(top) if low <= top <= high else max(at)
 
 
 def function_ends(name: str, ends: list[Ends]) -> Ends:
@@ -478,6 +511,8 @@ def function_ends(name: str, ends: list[Ends]) -> Ends:
             digits = round(ends[1][0]) if name == "round" else 0
             shift = 10.0**-digits
             return _below(low - shift), _above(high + shift)
+        case "entropy":
+            return _entropy_ends(ends)
         case "least" | "smallest":
             return min(each[0] for each in ends), min(each[1] for each in ends)
     return max(each[0] for each in ends), max(each[1] for each in ends)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.curator.calibrate import Uses
-from sfumato.queries.measures import Distinct, DistinctSum, Moments, PersonCount, Sum
+from sfumato.queries.measures import Distinct, DistinctSum, Moments, PersonCount, Sum, Tally
 from sfumato.queries.plan import Compared
 from sfumato.queries.relations import Scan
 from sfumato.queries.shown import (
@@ -152,6 +152,8 @@ def _cells(measure: Measure, at: Mapping[Scalar, tuple[Fraction, Fraction]]) -> 
             return [Fraction(EXAMPLE * measure.whole)]
         case Distinct():
             return [Fraction(EXAMPLE)]
+        case Tally():
+            return [Fraction(EXAMPLE, 1 + cell) for cell in range(measure.cells)]
         case DistinctSum(_, clamp):
             return [Fraction(EXAMPLE * (clamp.least + clamp.most), 2)]
     return [Fraction(0)] * measure.places  # what is chosen by it is no arithmetic
@@ -286,9 +288,25 @@ def _function(name: str, values: list[_Felt]) -> _Felt | None:
                 return None
             root = Fraction(math.sqrt(first.value))
             return _Felt(root, first.times(1 / (2 * root)).slopes) if root else None
+        case "entropy":
+            return _of_entropy(values)
         case "least" | "greatest" | "smallest" | "largest":
             return _first_of(values, -1 if name in ("least", "smallest") else 1)
     return first.times(Fraction(-1)) if name == "abs" and first.value < 0 else first  # rounding: as it is
+
+
+def _of_entropy(counts: list[_Felt]) -> _Felt | None:
+    """It moves by -(log2 p + H) / n with a count of n p."""
+    whole = sum((each.value for each in counts), Fraction(0))
+    if whole <= 0 or any(each.value <= 0 for each in counts):
+        return None
+    bits = [math.log2(each.value / whole) for each in counts]
+    value = -sum(bit * float(each.value / whole) for bit, each in zip(bits, counts, strict=True))
+    found = _Felt(Fraction(value), {})
+    for bit, each in zip(bits, counts, strict=True):
+        slopes = each.times(-Fraction(bit + value) / whole).slopes
+        found = found.plus(_Felt(Fraction(0), slopes))
+    return found
 
 
 def _first_of(values: Iterable[_Felt], sign: int) -> _Felt:

@@ -26,7 +26,7 @@ from sfumato.queries.expressions import (
 from sfumato.queries.folding import NOTHING, ONE
 from sfumato.queries.grouping import hide_largest, narrowed, private_key, set_of, sets_of
 from sfumato.queries.groups import listed, occurring
-from sfumato.queries.measures import Measure, Moments, Selected, Sum
+from sfumato.queries.measures import Measure, Moments, Selected, Sum, Tally
 from sfumato.queries.plan import Aggregate, Combined, Compared, Having, Key, Name, Output, Plan, Sorting
 from sfumato.queries.reading import COMPARISONS, Reader, is_own
 from sfumato.queries.relations import Where
@@ -36,6 +36,7 @@ from sfumato.queries.scopes import Scope, grouped, positional, rows_alone, spell
 from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, KeyOf, Number
 from sfumato.queries.spelling import instead_of
 from sfumato.queries.syntax import AGGREGATES, Node, Text, bare, word
+from sfumato.queries.trees import is_histogram, tuple_without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     Measuring = Callable[[Iterable[Aggregate], Relation, int], tuple[Measure, ...]]
 
+MOST_COLUMNS = 100  # of a histogram
 KEYS_PER_PERSON = 1  # of private keys: more of them release fewer
 _ARITHMETIC: dict[str, Literal["+", "-", "*", "/"]] = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
 _NAMES: dict[str, Name] = {
@@ -61,6 +63,8 @@ _NAMES: dict[str, Name] = {
     "RegrIntercept": "regr_intercept",
     "RegrR2": "regr_r2",
     "Mode": "mode",
+    "Entropy": "entropy",
+    "Histogram": "histogram",
 }
 _CALLED = {"PercentileCont": "quantile", "PercentileDisc": "quantile", "ApproxQuantile": "quantile"}
 _ROWS = "Rows are never shown. Write COUNT(*), SUM(x) or AVG(x)."
@@ -298,7 +302,7 @@ class Asking:
             if any(key.values is None for key in self.keys):
                 told = "totals over private groups would omit the groups that are not shown"
                 self.text.refuse(group, told, "Ask for the totals as a question of their own.")
-            if not all(isinstance(m, (Moments, Sum)) for m in self.rewriting.measures):
+            if not all(isinstance(m, (Moments, Sum, Tally)) for m in self.rewriting.measures):
                 told = "people, distinct values, quantiles and modes of groups do not add up"
                 self.text.refuse(
                     group, told, "Use COUNT, SUM, AVG or VARIANCE, or leave ROLLUP and CUBE out."
@@ -353,6 +357,9 @@ class Asking:
     def aggregate(self, node: Node, condition: Scalar | None = None) -> Aggregate:
         text, reader, scope = self.text, self.reader, self.scope
         text.allow(node)
+        if self.is_below and is_histogram(node):
+            told = "HISTOGRAM is a column for each value, so nothing is computed from it"
+            text.refuse(node, told, "Count by x and compute with that: SELECT x, COUNT(*) ... GROUP BY x")
         if node.kind == "Filter":
             text.allow(node.expression)
             inner = reader.condition(node.expression.this, scope)
@@ -392,8 +399,9 @@ class Asking:
         if node.kind in ("PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"):
             given = node.get("expression") or node.get("quantile")
             return Aggregate("quantile", (self.number(inner_node, condition, node),), self.rank(given, node))
-        if node.kind == "Mode":
-            return Aggregate("mode", (self.only_if(condition, reader.raw(inner_node, scope), node),))
+        if node.kind in ("Mode", "Entropy", "Histogram"):
+            value = self.only_if(condition, reader.raw(inner_node, scope), node)
+            return Aggregate(_NAMES[node.kind], (value,))
         values = [self.number(inner_node, condition, node)]
         if (second := node.get("expression")) is not None:
             values.append(self.number(second, condition, node))
@@ -415,7 +423,7 @@ class Asking:
         listed, skip = inner.nodes(), True
         if len(listed) == 1 and bare(listed[0]).kind == "Tuple":
             listed, skip = bare(listed[0]).nodes(), False
-        elif len(listed) == 1 and (tuple_ := _tuple_without_nulls(listed[0])) is not None:
+        elif len(listed) == 1 and (tuple_ := tuple_without_nulls(listed[0])) is not None:
             listed = tuple_
         return self.distinct(listed, node, condition, skip=skip)
 
@@ -527,11 +535,28 @@ class Asking:
                 self.text.allow(item)
             node = item.this if item.kind == "Alias" else item
             name = item.alias if item.kind == "Alias" else name_of(node, position)
+            if is_histogram(node):
+                self.add_counts(node, name, outputs)
+                continue
             outputs.append(Output(_free_name(name, outputs), self.expression(node)))
         return tuple(outputs)
 
+    def add_counts(self, node: Node, name: str, outputs: list[Output]) -> None:
+        """A column for each value of HISTOGRAM(x)."""
+        aggregate = self.aggregate(node)
+        values = possible(aggregate.values[0]) or ()
+        if len(values) > MOST_COLUMNS:
+            told = f"HISTOGRAM would be {len(values)} columns, one for each value"
+            self.text.refuse(node, told, "Ask for a row of each: SELECT x, COUNT(*) ... GROUP BY x")
+        for value, count in zip(values, self.rewriting.each_of(aggregate), strict=True):
+            told = str(value).lower() if isinstance(value, bool) else str(value)
+            outputs.append(Output(_free_name(f"{name}_{told}", outputs), count))
+
     def expression(self, node: Node) -> Expression:
         """A column of the result: a key, or arithmetic on released numbers."""
+        if is_histogram(node):
+            wide = "HISTOGRAM is a column for each value, so it cannot be part of something"
+            self.text.refuse(node, wide, "Select it alone: SELECT HISTOGRAM(x) FROM ...")
         if is_aggregate(node):
             return self.rewriting.shown(self.aggregate(node))
         key = self.key(node)
@@ -753,18 +778,6 @@ def _person_if(value: Scalar) -> Scalar | None:
     if all(_is_null(each) for each in ones):
         return None
     return call("case", *(each for pair in zip(pairs[0::2], ones, strict=False) for each in pair), ones[-1])
-
-
-def _tuple_without_nulls(node: Node) -> list[Node] | None:
-    """The parts of CASE WHEN a IS NULL THEN NULL ... ELSE (a, b) END, as some dialects mean (a, b)."""
-    inner = bare(node)
-    default = inner.get("default") if inner.kind == "Case" else None
-    if default is None or bare(default).kind != "Tuple":
-        return None
-    parts = bare(default).nodes()
-    ifs = inner.nodes("ifs")
-    nulls = [each for each in ifs if each.this.kind == "Is" and each["true"].kind == "Null"]
-    return parts if len(nulls) == len(ifs) == len(parts) else None
 
 
 def _is_null(scalar: Scalar) -> bool:

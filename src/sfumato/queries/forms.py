@@ -189,7 +189,9 @@ def wanted(aggregates: Sequence[Aggregate], write: Writing) -> Form:
         elif each.name == "quantile":
             ranks.setdefault(each.values[0], set()).add(each.rank)
         else:
-            found.append([each.name, *(write(one) for one in each.values)])
+            name = "histogram" if each.name == "entropy" else each.name
+            found.append([name, *(write(one) for one in each.values)])
+    found = [each for i, each in enumerate(found) if each not in found[:i]]
     for values, asked in moments.items():
         listed = [write(one) for one in values]
         if not rows and {each.name for each in asked} == {"sum"}:

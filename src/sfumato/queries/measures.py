@@ -587,30 +587,19 @@ class Spread(Weighed):
         return cls(known(form["spread"]), Clamp.read(form["clamp"]), ranks, form["rows"])
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds(Weighed):
-    """How many rows have each of the public values: what a mode is chosen by."""
+class OfKinds(Weighed):
+    """A cell for each of the public values: how many rows have it."""
 
-    name: ClassVar[str] = "kinds"
-    value: Scalar
+    __slots__ = ()
     values: tuple[Value, ...]
-    rows: int | None
 
     @property
     def cells(self) -> int:
         return len(self.values)
 
     @property
-    def places(self) -> int:
-        return 1
-
-    @property
     def cell(self) -> Listed:
         return Listed(self.value, self.values)
-
-    @property
-    def told(self) -> str:
-        return f"MODE({spoken(self.value)})"
 
     @property
     def per_row(self) -> list[str]:
@@ -624,15 +613,52 @@ class Kinds(Weighed):
     def form(self) -> dict[str, Any]:
         named = notation.digest([notation.value(one) for one in self.values])
         return {
-            "kinds": notation.scalar(self.value),
+            self.name: notation.scalar(self.value),
             "values": named,
             "rows": self.rows,
             "whole": self.whole,
         }
 
+
+@dataclass(frozen=True, slots=True)
+class Kinds(OfKinds):
+    """How many rows have each of the public values: what a mode is chosen by."""
+
+    name: ClassVar[str] = "kinds"
+    value: Scalar
+    values: tuple[Value, ...]
+    rows: int | None
+
+    @property
+    def places(self) -> int:
+        return 1
+
+    @property
+    def told(self) -> str:
+        return f"MODE({spoken(self.value)})"
+
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
         value = known(form["kinds"])
+        return cls(value, possible(value) or (), form["rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class Tally(OfKinds):
+    """The same, and what is released is how many: by itself, or as their entropy."""
+
+    name: ClassVar[str] = "tally"
+    value: Scalar
+    values: tuple[Value, ...]
+    rows: int | None
+
+    @property
+    def told(self) -> str:
+        return f"HISTOGRAM({spoken(self.value)})"
+
+    @classmethod
+    def read(cls, form: dict[str, Any], known: Known) -> Measure:
+        value = known(form["tally"])
         return cls(value, possible(value) or (), form["rows"])
 
 
@@ -689,10 +715,10 @@ class Octaves(Histogram):
         return cls(value, clamp, form["centre"], form["nodes"])
 
 
-Measure = Moments | Sum | PersonCount | Distinct | DistinctSum | Selected | Spread | Kinds | Octaves
+Measure = Moments | Sum | PersonCount | Distinct | DistinctSum | Selected | Spread | Kinds | Tally | Octaves
 KINDS: dict[str, type[Measure]] = {
     kind.name: kind
-    for kind in (Moments, Sum, PersonCount, Distinct, DistinctSum, Selected, Spread, Kinds, Octaves)
+    for kind in (Moments, Sum, PersonCount, Distinct, DistinctSum, Selected, Spread, Kinds, Tally, Octaves)
 }
 
 

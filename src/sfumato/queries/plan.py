@@ -74,7 +74,10 @@ Name = Literal[
     "distinct sum",
     "quantile",
     "mode",
+    "histogram",
+    "entropy",
 ]
+OF_VALUES = ("mode", "histogram", "entropy")  # of how many rows have each of the public values
 _DEGREES: dict[str, int] = {"count": 0, "sum": 1, "avg": 1, "covar_pop": 1, "covar_samp": 1}
 
 
@@ -94,7 +97,7 @@ class Aggregate:
     @property
     def of_moments(self) -> bool:
         """Whether it is arithmetic on counts, sums and squares."""
-        return self.name not in ("people", "distinct", "distinct sum", "quantile", "mode")
+        return self.name not in ("people", "distinct", "distinct sum", "quantile", *OF_VALUES)
 
 
 # What is shown ---------------------------------------------------------------------------------------

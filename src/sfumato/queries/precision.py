@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.queries.domains import RULES, call
 from sfumato.queries.expressions import Call, Constant, Field, grid_of
+from sfumato.queries.plan import OF_VALUES
 from sfumato.queries.relations import Among, Fold, Join, Placed, Union, Where, all_of, folds_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     _Use = tuple[Scalar | str, bool]
 
+_TELLING = ("distinct", "distinct sum", *OF_VALUES)  # aggregates that tell values apart
 # What moves by little when an argument does
 _SMOOTH = {
     *("+", "-", "*", "/", "negate", "abs", "sqrt", "least", "greatest", "coalesce", "clamp"),
@@ -98,7 +100,7 @@ def decisive(plan: Plan) -> Iterator[Scalar]:
     """The values that are grouped by, told apart or looked up, and the totals of a person that decide."""
     yield from (key.expression for key in plan.keys)
     for aggregate in plan.wanted:
-        if aggregate.name in ("distinct", "distinct sum", "mode"):
+        if aggregate.name in _TELLING:
             yield from aggregate.values
     names, pending = deciding(plan), [plan.relation]
     while pending:
@@ -129,7 +131,7 @@ def _uses(plan: Plan) -> set[_Use]:
     """The columns and expressions of a question, each with whether it decides."""
     found = _of_values((key.expression for key in plan.keys), True)
     for aggregate in plan.wanted:
-        found |= _of_values(aggregate.values, aggregate.name in ("distinct", "distinct sum", "mode"))
+        found |= _of_values(aggregate.values, aggregate.name in _TELLING)
     if not plan.wanted:
         found |= _of_values(plan.measured, True)
     pending = [plan.relation]

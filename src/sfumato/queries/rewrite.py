@@ -30,7 +30,17 @@ from sfumato.queries.expressions import (
     fields,
     possible,
 )
-from sfumato.queries.measures import Distinct, DistinctSum, Kinds, Measure, Moments, PersonCount, Spread, Sum
+from sfumato.queries.measures import (
+    Distinct,
+    DistinctSum,
+    Kinds,
+    Measure,
+    Moments,
+    PersonCount,
+    Spread,
+    Sum,
+    Tally,
+)
 from sfumato.queries.plan import Aggregate
 from sfumato.queries.relations import prefix, repeats
 from sfumato.queries.sensitivity import is_column
@@ -48,7 +58,7 @@ FEW_STEPS = 1 << 10  # where four powers are multiplied
 CELLS = 1 << 21  # of a quantile, in all groups together
 MOST_CELLS = 1 << 16
 MOST_PAIRS = 10**6 - 1  # of a group and a value, that a person counts for
-ORDER = (Distinct, DistinctSum, Kinds, Moments, PersonCount, Spread, Sum)
+ORDER = (Distinct, DistinctSum, Kinds, Moments, PersonCount, Spread, Sum, Tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,8 @@ class Rewriting:
             case "mode":
                 i = self._find(lambda m: isinstance(m, Kinds) and m.value == aggregate.values[0])
                 return Chosen(i, 0)
+            case "entropy":
+                return Function("entropy", self.each_of(aggregate))
             case "quantile":
                 i = self._find(lambda m: isinstance(m, Spread) and m.value == aggregate.values[0])
                 spread = self.measures[i]
@@ -81,6 +93,12 @@ class Rewriting:
                 place = 3 * spread.ranks.index(aggregate.rank)
                 return Chosen(i, place, place + 1, place + 2)
         return self._moments(aggregate)
+
+    def each_of(self, aggregate: Aggregate) -> tuple[Expression, ...]:
+        """How many rows have each of the public values."""
+        i = self._find(lambda m: isinstance(m, Tally) and m.value == aggregate.values[0])
+        measure = self.measures[i]
+        return tuple(Weighted(((measure.one, Released(i, cell)),)) for cell in range(measure.cells))
 
     def _moments(self, aggregate: Aggregate) -> Expression:
         for i, measure in enumerate(self.measures):
@@ -256,14 +274,16 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
                 found.append(DistinctSum(each.values[0], clamp, pairs))
             case "quantile":
                 ranks.setdefault(each.values[0], []).append(each.rank)
-            case "mode":
+            case "mode" | "histogram" | "entropy":
                 values = possible(each.values[0])
                 if not values:
                     raise Unusable(
                         "its possible values are not public, and there may be too many to list",
                         "Use a column with keys, or GROUP BY it with a delta, ORDER BY COUNT(*) DESC.",
                     )
-                found.append(Kinds(each.values[0], values, rows))
+                kind = Kinds if each.name == "mode" else Tally
+                if (measure := kind(each.values[0], values, rows)) not in found:
+                    found.append(measure)
     for value, asked in ranks.items():
         most = min(MOST_CELLS, CELLS // max(groups, 1))
         clamp = _clamp(value, max(most - 1, 1))

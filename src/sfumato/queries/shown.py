@@ -63,14 +63,25 @@ class Mean:
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of released numbers: square, root, abs, round (to digits), even (rounded, from the middle to
-    the even neighbour), least, greatest.
+    the even neighbour), least, greatest; the entropy, in bits, of how many rows there are of each kind.
 
     The least and the greatest have no value where one of their arguments has none; the smallest and the
     largest, which an analyst asks for, leave it out.
     """
 
     name: Literal[
-        "square", "root", "abs", "round", "even", "floor", "ceil", "least", "greatest", "smallest", "largest"
+        "square",
+        "root",
+        "abs",
+        "round",
+        "even",
+        "floor",
+        "ceil",
+        "entropy",
+        "least",
+        "greatest",
+        "smallest",
+        "largest",
     ]
     arguments: tuple[Expression, ...]
 

@@ -28,6 +28,8 @@ _AGGREGATES = {  # of one value, by the names of other systems
     "STDEVP": "StddevPop",
     **dict.fromkeys(("MEAN", "FAVG"), "Avg"),
     "EVERY": "LogicalAnd",
+    "ENTROPY": "Entropy",
+    "HISTOGRAM": "Histogram",
 }
 _COMPARED = ("EQ", "NEQ", "LT", "LTE", "GT", "GTE")
 
@@ -379,8 +381,6 @@ _KNOWN = (
     *("STRPOS", "SPLIT_PART", "CONCAT", "DATE_TRUNC", "DATE_DIFF", "DATE_PART", "STRFTIME", "WIDTH_BUCKET"),
 )
 _OTHERWISE = {
-    "HISTOGRAM": "SELECT x, COUNT(*) ... GROUP BY x gives a row for each value, with its interval.",
-    "ENTROPY": "SELECT x, COUNT(*) ... GROUP BY x counts each value; compute it from the counts.",
     **dict.fromkeys(
         ("SKEWNESS", "KURTOSIS"),
         "Ask for the averages of x, POWER(x, 2), POWER(x, 3) and POWER(x, 4), and compute it from these.",

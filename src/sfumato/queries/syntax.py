@@ -126,7 +126,7 @@ AGGREGATES = {  # nodes by which rows are added up
     *("Count", "CountIf", "Sum", "Avg", "Min", "Max", "AnyValue", "LogicalOr", "LogicalAnd"),
     *("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp", "CovarPop", "CovarSamp", "Corr"),
     *("Median", "Mode", "PercentileCont", "PercentileDisc", "Quantile", "ApproxQuantile"),
-    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct"),
+    *("RegrSlope", "RegrIntercept", "RegrR2", "ApproxDistinct", "Entropy", "Histogram"),
 }
 _CHAIN = frozenset({"this", "expression"})
 _ONE = frozenset({"this"})
@@ -237,7 +237,7 @@ ARGUMENTS: dict[str, frozenset[str] | set[str]] = {
     **dict.fromkeys(("Sum", "Avg", "Min", "Max", "Median", "Mode", "LogicalOr", "LogicalAnd"), _ONE),
     **dict.fromkeys(("Variance", "VariancePop", "Stddev", "StddevPop", "StddevSamp"), _ONE),
     **dict.fromkeys(("CovarPop", "CovarSamp", "Corr", "RegrSlope", "RegrIntercept", "RegrR2"), _CHAIN),
-    **dict.fromkeys(("ApproxDistinct", "AnyValue", "IgnoreNulls"), _ONE),
+    **dict.fromkeys(("ApproxDistinct", "AnyValue", "IgnoreNulls", "Entropy", "Histogram"), _ONE),
     "PercentileCont": _CHAIN,
     "PercentileDisc": _CHAIN,
     "Quantile": {"this", "quantile"},

@@ -170,6 +170,11 @@ def _spread(item: Node, position: int) -> list[Node]:
     ]
 
 
+def is_histogram(node: Node) -> bool:
+    """Whether it is HISTOGRAM(x), with or without a filter."""
+    return (node.this if node.kind == "Filter" else node).kind == "Histogram"
+
+
 def is_result(node: Node) -> bool:
     """Whether something that is selected is computed from what is released; if not, it is a key."""
     kinds = {each.kind for each in node.walk()}
@@ -183,3 +188,15 @@ def aggregate_in(node: Node) -> Node | None:
     if node.kind in ("Subquery", "Select", "Exists", "Window"):
         return None
     return next((found for each in node.parts if (found := aggregate_in(each)) is not None), None)
+
+
+def tuple_without_nulls(node: Node) -> list[Node] | None:
+    """The parts of CASE WHEN a IS NULL THEN NULL ... ELSE (a, b) END, as some dialects mean (a, b)."""
+    inner = bare(node)
+    default = inner.get("default") if inner.kind == "Case" else None
+    if default is None or bare(default).kind != "Tuple":
+        return None
+    parts = bare(default).nodes()
+    ifs = inner.nodes("ifs")
+    nulls = [each for each in ifs if each.this.kind == "Is" and each["true"].kind == "Null"]
+    return parts if len(nulls) == len(ifs) == len(parts) else None
