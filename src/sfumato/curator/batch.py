@@ -136,7 +136,10 @@ class Batch(Asked):
 
     def release(self) -> Releases:
         """Spend the price and get all the numbers; asking the same batch again is free."""
-        return Releases(shown(self.database, self.answered()))
+        found = self
+        if any(each.again is not None for each in self.together) and self.stored() is None:
+            found = replace(self, together=tuple(each.measured() for each in self.together))
+        return Releases(shown(self.database, found.answered()))
 
     def __repr__(self) -> str:
         lines = [f"  {question.text}" for question in self.questions]

@@ -157,7 +157,7 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
     ones, and what the question does not read had one, too.
     """
     groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * _passing(plan.relation))
-    price = _price(plan, spend)
+    price = price_of_one(plan, spend)
     shown = [output.expression for output in plan.outputs if not isinstance(output.expression, KeyOf)]
     counts = any(isinstance(each, (Weighted, Arithmetic)) for each in shown)
     read = {field.origin for field in plan.fields}
@@ -220,7 +220,7 @@ def _column(column: TunedColumn, price: float, groups: int) -> Tuned | None:
     return Tuned(column.centre, total * step, centred * step)
 
 
-def _price(plan: Plan, spend: Guarantee) -> float:
+def price_of_one(plan: Plan, spend: Guarantee) -> float:
     """About what one measure of the question will get, as an epsilon."""
     whole = float(spend.epsilon) if spend.epsilon is not None else 2 * math.sqrt(spend.amount)
     if plan.private_keys:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.budget import Ledger
 from sfumato.budget.ledger.shares import check_name, check_printable
-from sfumato.curator import tuning
+from sfumato.curator import measuring, tuning
 from sfumato.curator.batch import Batch
 from sfumato.curator.budget import Budget, budget_of
 from sfumato.curator.home import home_of, stands
@@ -84,6 +84,8 @@ class Database(Keeper):
         spend = price(self.ledger.total, epsilon, rho, delta)
         statement = replace(statement, today=self.today)
         if tune is None:
+            if self.policy.measure:
+                return measuring.ask(self, statement, spend)
             return asked(self, statement, self.policy, spend)
         return tuning.first_tuned(self, statement, spend, tune)
 

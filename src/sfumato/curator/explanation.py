@@ -44,6 +44,7 @@ class Explanation:
     too_small: str = ""  # what to type instead of its price, if that is below the least
     beside: tuple[Explanation, ...] = ()  # of the other questions of its text
     together: Guarantee | None = None  # the price of all of them
+    before: tuple[str, ...] = ()  # what is measured first, in sentences
 
     @property
     def price(self) -> Guarantee:
@@ -161,6 +162,9 @@ class Explanation:
         return [repairs.told(self.repaired)] if self.repaired else []
 
     def _tuned(self) -> list[str]:
+        if self.before:
+            told = "The errors here are those without what is measured; with it they are usually smaller."
+            return [f"It is measured how much people have: {'; '.join(self.before)}. {told}"]
         if self.tuning is None:
             return []
         return [

@@ -27,9 +27,11 @@ import numpy as np
 
 from sfumato.curator.central import Known, central_of, central_reader, correlation_of, correlation_reader
 from sfumato.curator.linear import Ends, Linear, Reader
+from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
-from sfumato.queries.measures import Spread
+from sfumato.queries.cells import NANO
+from sfumato.queries.measures import Spread, cut_of
 from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
@@ -43,14 +45,18 @@ from sfumato.queries.shown import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Line
+    from sfumato.queries.cells import Shortfall
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
+
+    Drawn = Sequence[Sequence[int]]
+    Vectors = tuple[tuple[int, ...], ...]
 
 WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
@@ -62,6 +68,7 @@ FINEST = 16  # times as many blocks at most where laws are drawn often
 LONGEST_CIRCLE = 1 << 21  # blocks around which a transform is taken
 FOURIER = 1e-13  # what a transform errs by in all, for each draw: some hundred times what it does
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
+NOUGHT = Fraction(0)
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
 
 
@@ -76,13 +83,36 @@ class Errors:
     noises: tuple[Line | None, ...]
     measures: tuple[Measure, ...]
     times: int = 1  # how many groups were added up
+    whole: tuple[tuple[int, ...], ...] = ()  # what was released for all groups together, where caps cut
 
     @classmethod
-    def of(cls, plan: Plan, query: Calibration, times: int = 1) -> Errors:
+    def of(cls, plan: Plan, query: Calibration, times: int = 1, whole: Vectors = ()) -> Errors:
         """The noise that a query adds to the measures of a plan, in the sum of so many groups."""
         mechanisms = [step.mechanism for step in query.steps]
         noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)
-        return cls(noises, plan.measures, times)
+        return cls(noises, plan.measures, times, whole)
+
+    def cut(self, measure: int) -> Shortfall | None:
+        """What is known of people above the cap of a measure."""
+        return cut_of(self.measures[measure])
+
+    def _weights(self, terms: Iterable[tuple[Fraction, Released]]) -> dict[Released, Fraction]:
+        """What released integers count for in a sum of them, with what is added back.
+
+        Where it is values that are cut, rows stay: what is added to the cell of the upper end is taken from
+        that of the lower one.
+        """
+        found = {released: weight for weight, released in terms}
+        cuts = {r.measure: cut for r in found if (cut := self.cut(r.measure)) is not None and cut.back}
+        for measure, cut in cuts.items():
+            back = cut.back * NANO
+            if not cut.in_value:
+                found |= {r: weight * (1 + back) for r, weight in found.items() if r.measure == measure}
+                continue
+            low, high = Released(measure, 0), Released(measure, 1)
+            lower, upper = found.get(low, NOUGHT), found.get(high, NOUGHT)
+            found[high] = upper + back * (upper - lower)
+        return found
 
     def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
@@ -92,7 +122,8 @@ class Errors:
             case Released(measure, place):
                 return Fraction(drawn[measure][place])
             case Weighted(terms):
-                return sum((weight * drawn[r.measure][r.place] for weight, r in terms), Fraction(0))
+                weights = self._weights(terms).items()
+                return sum((weight * drawn[r.measure][r.place] for r, weight in weights), Fraction(0))
             case Mean(total, count, low, high):
                 above, below = self.value(total, drawn), self.value(count, drawn)
                 assert above is not None
@@ -134,13 +165,16 @@ class Errors:
         if linear is not None:
             radius = self.radius(linear.weights, tail)
 
+            off = cut_reader(self.cut, self.whole, linear, tail)
+
             def around(drawn: Sequence[Sequence[int]]) -> Ends:
                 middle = linear.at(drawn)
-                return _float_down(middle - radius), _float_up(middle + radius)
+                reach = radius if off is None else beside(radius, off(drawn))
+                return _float_down(middle - reach), _float_up(middle + reach)
 
             return around
         if ratio is not None:
-            return self._fieller(*ratio, tail)
+            return mixed_reader(self.cut, self.whole, *ratio, self._fieller(*ratio, tail), tail)
         if (central := central_of(expression)) is not None:
             return central_reader(self._known, central, tail)
         if (correlation := correlation_of(expression)) is not None:
@@ -192,6 +226,8 @@ class Errors:
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
         enough, ratio = self.radius(bottom.weights, tail), self._fieller(top, bottom, tail)
+        bounds = float(mean.low), float(mean.high)
+        ratio = mixed_reader(self.cut, self.whole, top, bottom, ratio, tail, bounds)
         floor, ceiling = _float_down(mean.low), _float_up(mean.high)
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
@@ -244,7 +280,7 @@ class Errors:
             case Number(value):
                 return Linear(value, {})
             case Weighted(terms):
-                return Linear(Fraction(0), {released: weight for weight, released in terms})
+                return Linear(Fraction(0), self._weights(terms))
             case Arithmetic(operator, left, right):
                 a, b = self._linear(left), self._linear(right)
                 if a is None or b is None:

@@ -57,6 +57,13 @@ class Keeper:
         other.pacing = pacing or self.pacing
         return other
 
+    @property
+    def owner(self) -> Self:
+        """The same, asked by its owner: who pays for what serves everybody."""
+        other = copy.copy(self)
+        other.analyst = ""
+        return other
+
     def pace(self, plans: tuple[Plan, ...]) -> Pace:
         """What goes on around the work for these plans."""
         return lambda number: self.pacing(number, *plans)

@@ -16,28 +16,31 @@ from sfumato.curator.calibrate import Calibration, calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
-from sfumato.curator.refusals import private_keys, too_small
+from sfumato.curator.refusals import check_least, private_keys, too_small
 from sfumato.curator.repairs import wrong_readings
-from sfumato.errors import InvalidParameter, QueryRefused
+from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms, notation
 from sfumato.queries.affine import with_bases
 from sfumato.queries.made import public_rows
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
+from sfumato.queries.relations import folds_of
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
 
+CAPS = tuple(math.ceil(x * 2**k) for k in range(21) for x in (1.0, 1.5))  # that may fit
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.names import Names
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
+    from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import Value
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
     from sfumato.queries.sql import Dialect
     from sfumato.queries.statement import Statement
     from sfumato.sources.answers import Compiled
+
+    Way = tuple[Policy, Measuring, Guarantee]  # under which a question is asked, and at which price
+    Fitting = Callable[[Plan, Guarantee], Way | None]  # caps that fit a question
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,7 +68,11 @@ class Question(Asked):
     policy: Policy | None = None  # that it was asked under
     fitting: Policy | None = None  # the same with caps that we chose
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
+    for_own: Guarantee | None = None  # what of its price went into histograms of its own
     is_part: bool = False  # of what is spent on caps: no question by itself
+    is_owners: bool = False  # whether that is not for one question, and so not the asker's
+    before: tuple[Question, ...] = ()  # what is measured first, on the owner's account
+    again: Callable[[Keeper], Question] | None = None  # the same, once that is known
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
     @property
@@ -112,7 +122,7 @@ class Question(Asked):
     @property
     def releases(self) -> int:
         """How many releases it takes."""
-        return 1
+        return 1 + len(self.before)
 
     # What it is known by ------------------------------------------------------------------------------
 
@@ -202,11 +212,28 @@ class Question(Asked):
             return self.plan
         if self.fitting is None or self.statement is None:
             return None
-        for way in dict.fromkeys(ways):  # casts were left out of some values
-            values = self.statement.plan(self.fitting, self.database.measuring, reading=way).values
-            if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
-                return self.statement.plan(self.fitting, lambda *_, found=measures: found, reading=way)
+        for policy in self._policies():
+            for way in dict.fromkeys(ways):  # casts were left out of some values
+                values = self.statement.plan(policy, self.database.measuring, reading=way).values
+                if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
+                    return self.statement.plan(policy, lambda *_, found=measures: found, reading=way)
         return None
+
+    def _policies(self) -> Iterator[Policy]:
+        """Under which policies an answer to it may be stored: with the caps that fit today, as declared, and,
+        where something is made of each person's rows, with any caps that may have fitted then."""
+        assert self.fitting is not None
+        yield self.fitting
+        policy = self.policy
+        if policy is None or not policy.measure or not any(folds_of(self.declared.relation)):
+            return
+        yield policy
+        for cap in CAPS:
+            tables = (
+                replace(t, rows_per_person=cap) if t.rows_per_person and t.name in self.declared.tables else t
+                for t in policy.tables
+            )
+            yield replace(policy, tables=tuple(tables))
 
     # What becomes of it -------------------------------------------------------------------------------
 
@@ -234,7 +261,16 @@ class Question(Asked):
             "" if paid else self.breaks,
             () if paid else self.misread,
             "" if paid else too_small(keeper.policy, [self.whole]),
+            before=() if paid else tuple(self._measured_first()),
         )
+
+    def _measured_first(self) -> Iterator[str]:
+        """What is spent on finding out how much people have, in sentences."""
+        for each in self.before:
+            if each.is_owners:
+                yield f"first, once, on the owner's account: {each.sql}, {each.price}"
+            else:
+                yield f"{each.price} of its price is first spent on how much people have of what it adds up"
 
     @property
     def wrong_readings(self) -> tuple[int, ...]:
@@ -255,11 +291,42 @@ class Question(Asked):
 
     def release(self) -> Release:
         """Spend the price and get the numbers; asking again is free."""
+        if self.again is not None and self.stored() is None and self._waiting()[1] is None:
+            return self.measured().release()
         return self._shown(self.answered())
+
+    def measured(self) -> Question:
+        """The same with caps that fit, after what has to be known for them was measured, as far as the budget
+        has room for both."""
+        if self.again is None:
+            return self
+        self.check_affordable()
+        found, before = self, [""]
+        while found.again is not None:
+            found = found.again(self.database)
+            if before == (before := [each.key for each in found.before]):  # there is no room for it
+                return replace(found, again=None, before=())
+            for each in found.before:
+                needed = self.price.amount + each.price.amount if each.is_owners else each.price.amount
+                if needed <= each.database.left.amount:
+                    with suppress(BudgetExceeded, PromiseBroken):
+                        each.answered()
+        return found
+
+    def check_affordable(self) -> None:
+        """Refuse what would be refused later, when something is spent already."""
+        keeper, price = self.database, self.price
+        left = keeper.left
+        if price.amount > left.amount or price.delta > left.delta:
+            whose = repr(keeper.policy.name) if not keeper.analyst else f"the share of {keeper.analyst!r}"
+            raise keeper.ledger.exceeded(whose, price, left, keeper.ledger.more)
+        check_least(keeper.policy, [self.whole])
+        if told := self.breaks:
+            raise PromiseBroken(keeper.policy.name, str(price), str(left), told)
 
     def _shown(self, stored: Stored) -> Release:
         (release,) = shown(self.database, stored)
-        return self._beside_public(replace(release, caps=self.tuned_for))
+        return self._beside_public(replace(release, caps=self.tuned_for or self.for_own))
 
     @property
     def stands_alone(self) -> bool:
@@ -377,14 +444,28 @@ class Joint(Question):
         return self._beside_public(whole)
 
 
-def joint(keeper: Keeper, statement: Statement, policy: Policy, spend: Guarantee, plan: Plan) -> Joint:
+def joint(
+    keeper: Keeper,
+    statement: Statement,
+    policy: Policy,
+    spend: Guarantee,
+    plan: Plan,
+    fits: Fitting | None = None,
+) -> Joint:
     """The questions of one text: each gets the same part of the price."""
     count = max(sum(not each.is_free for each in plan.all), 1)
     share = Fraction(math.floor(spend.amount / count * FINEST), FINEST)
     delta = Fraction(math.floor(spend.delta / count * FINEST_DELTA), FINEST_DELTA)
     each = spend.of(share, delta)
     parts = tuple(
-        asked(keeper, replace(statement, part=i), policy, each, plan=replace(one, outer=None, beside=()))
+        asked(
+            keeper,
+            replace(statement, part=i),
+            policy,
+            each,
+            plan=replace(one, outer=None, beside=()),
+            fits=fits,
+        )
         for i, one in enumerate(plan.all)
     )
     first = parts[0]
@@ -401,6 +482,7 @@ def asked(
     spend: Guarantee,
     tuned_for: Guarantee | None = None,
     plan: Plan | None = None,
+    fits: Fitting | None = None,
 ) -> Question:
     """A question under a policy. What cannot be answered is refused here: free, and no row is read."""
     first = plan = plan or statement.plan(policy, keeper.measuring)
@@ -411,15 +493,21 @@ def asked(
             raise InvalidParameter(
                 "tune", "with several questions", "tune first (db.tune), or ask each by itself"
             )
-        return joint(keeper, statement, policy, spend, plan)
-    fitting = resolve(policy, plan, spend)
+        return joint(keeper, statement, policy, spend, plan, fits)
+    fitting, rest = resolve(policy, plan, spend), spend
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
         plan = statement.plan(fitting, keeper.measuring)
+    elif fits is not None and (way := fits(plan, spend)) is not None:
+        fitting, measuring, rest = way
+        plan = statement.plan(fitting, measuring)
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}
     try:
-        found = planned(keeper, statement.sql, plan, spend)
+        found = planned(keeper, statement.sql, plan, rest)
+        if rest is not spend:  # the rest of it went into a histogram
+            own = spend.of(spend.amount - rest.amount, Fraction(0))
+            found = replace(found, query=replace(found.query, asked=spend), for_own=own)
         return replace(found, **facts, declared=first, tuned_for=tuned_for)
     except RecursionError:
         raise too_deep(statement.written) from None

@@ -20,7 +20,8 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.measures import Kinds, Selected
+from sfumato.queries.cells import NANO
+from sfumato.queries.measures import Kinds, Selected, cut_of
 from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
 from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from sfumato.curator.calibrate import Calibration
     from sfumato.curator.linear import Ends
     from sfumato.mechanisms import Guarantee
+    from sfumato.queries.cells import Shortfall
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.made import End
     from sfumato.queries.measures import Measure
@@ -101,6 +103,7 @@ class Release:
         groups, vectors, times = self._rolled(self._groups(), self._vectors())
         if self.plan.selects:
             tail /= max(len(groups), 1)  # rows picked by noisy values: all intervals must hold at once
+        whole = self._whole(vectors)
         errors = Errors.of(self.plan, self.query)
 
         def column(expression: Expression) -> Callable[[int], Value | Cell | None]:
@@ -109,7 +112,7 @@ class Release:
             if is_label(expression):
                 return lambda g: self._label(expression, vectors[g])
             readers = {
-                count: Errors.of(self.plan, self.query, count).reader(expression, tail)
+                count: Errors.of(self.plan, self.query, count, whole).reader(expression, tail)
                 for count in set(times)
             }
             return lambda g: Cell(errors.value(expression, vectors[g]), *readers[times[g]](vectors[g]))
@@ -216,6 +219,17 @@ class Release:
             for each in found.values()
         ]
         return tuple(found), totals, [len(each) for each in found.values()]
+
+    def _whole(self, vectors: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
+        """What was released for all groups together, where what caps cut is divided among them."""
+        measures = self.plan.measures
+        if not vectors or all(cut_of(each) is None for each in measures):
+            return ()
+        count = len(self.plan.sets) or 1  # so often each group is in a total
+        return tuple(
+            tuple(sum(each) // count for each in zip(*parts, strict=True))
+            for parts in zip(*vectors, strict=True)
+        )
 
     def _label(self, expression: Expression, vector: tuple[tuple[int, ...], ...]) -> Value:
         assert isinstance(expression, Chosen)
@@ -550,6 +564,10 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
     together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
     notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
+    if lost := [each for measure in plan.measures if (each := cut_of(measure)) is not None]:
+        told = f"about {_percent(level)} of them contain the true number"
+        notes[0] = f"Intervals cover noise and, as far as it was measured, what is cut: {told}{together}."
+        notes += dict.fromkeys(map(_lost, lost))
     if plan.today is not None:
         told = f"The current date is {plan.today} here; on another day this is a new question"
         notes.append(f"{told} with its own price.")
@@ -568,6 +586,18 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     if cut:
         notes.append(f"Not covered by the intervals: {'; '.join(cut)}.")
     return notes
+
+
+def _lost(cut: Shortfall) -> str:
+    """What a cap cuts, in words."""
+    if not cut.wrong:
+        return (
+            "People with many rows weigh like those with few: averages and shares are nearly those of the "
+            "average person. The intervals cover that as if everybody's rows were alike."
+        )
+    part = float(cut.seen * NANO / (1 + cut.seen * NANO))
+    much = "less than 1%" if part < 0.01 else f"about {part:.0%}"
+    return f"It is estimated that {much} lies above the cap on one person. That is added back in proportion."
 
 
 def _joined(chain: Join) -> list[str]:
@@ -595,7 +625,7 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
             steps = f", and values are rounded down to steps of {show.fraction(bounds.step)}"
             rounded = "" if exact else steps
             said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
-    if plan.relation.by_person:
+    if plan.relation.by_person and cut_of(measure) is None:
         said += measure.scaling
     return said
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.caps import ROWS, TOTALS, tuned_by
 from sfumato.curator.question import Question, asked, planned
-from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Cell
-from sfumato.errors import InvalidParameter, PromiseBroken
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.cells import Clamp
@@ -73,8 +72,8 @@ def tune(
         assert column is not None
         centre, receipt = _centre(keeper, found, column, Tuning(rows), spend.of(each / 4))
         price = spend.of(each * 3 / 8)
-        totals, second = _histogram(_totals_question(keeper, found, column, Fraction(0), price))
-        centred, third = _histogram(_totals_question(keeper, found, column, centre, price))
+        totals, second = _histogram(totals_question(keeper, found, column, Fraction(0), price))
+        centred, third = _histogram(totals_question(keeper, found, column, centre, price))
         tuned.append(TunedColumn(name, centre, column.exponent, totals, centred))
         receipts += [receipt, second, third]
     return Tuning(rows, tuple(tuned)), tuple(receipts)
@@ -85,14 +84,19 @@ def _for_rows(spend: Guarantee, has_columns: bool) -> Guarantee:
     return spend.of(spend.amount * 2 / 5 if has_columns else spend.amount)
 
 
-def rows_question(keeper: Keeper, table: DeclaredTable, spend: Guarantee) -> Question:
+def rows_question(keeper: Keeper, table: DeclaredTable, spend: Guarantee, verb: str = "tune") -> Question:
     """How many persons have how many rows."""
     plan = Plan(_all_rows(keeper, table), (), (Octaves(None, None, 0, ROWS),), ())
-    return planned(keeper, f"tune {table.name}: rows", plan, spend)
+    return planned(keeper, f"{verb} {table.name}: rows", plan, spend)
 
 
-def _totals_question(
-    keeper: Keeper, table: DeclaredTable, column: DeclaredColumn, centre: Fraction, spend: Guarantee
+def totals_question(
+    keeper: Keeper,
+    table: DeclaredTable,
+    column: DeclaredColumn,
+    centre: Fraction,
+    spend: Guarantee,
+    verb: str = "tune",
 ) -> Question:
     """How many persons have how much of a column."""
     assert column.low is not None
@@ -100,17 +104,22 @@ def _totals_question(
     value = Field(f"t0.{column.name}", domain_of(column), "", (table.name, column.name))
     middle = round(centre * Fraction(2) ** column.exponent)
     measure = Octaves(clamped(value), Clamp(column.low, column.high, column.exponent), middle, TOTALS)
-    told = f"tune {table.name}: {column.name}" + (" around its centre" if middle else "")
+    told = f"{verb} {table.name}: {column.name}" + (" around its centre" if middle else "")
     return planned(keeper, told, Plan(_all_rows(keeper, table), (), (measure,), ()), spend)
 
 
 def _histogram(question: Question) -> tuple[Measured, int]:
     """What is released of it, and its receipt."""
-    release, spend = replace(question, is_part=True).release(), question.query.asked
+    release = replace(question, is_part=True).release()
+    return as_measured(question.query.asked, release.drawn[0]), release.receipt.number
+
+
+def as_measured(spend: Guarantee, drawn: Iterable[int | str]) -> Measured:
+    """What was released at a price."""
     price = spend.amount
     if spend.rho is not None:
         price = Fraction(2 * math.sqrt(spend.amount)).limit_denominator(10**6)
-    return Measured(price, tuple(int(y) for y in release.drawn[0])), release.receipt.number
+    return Measured(price, tuple(map(int, drawn)))
 
 
 def _all_rows(keeper: Keeper, table: DeclaredTable) -> Relation:
@@ -170,24 +179,13 @@ class FirstTuned(Question):
         assert first is not None
         share = _for_rows(each, bool(wanted[first.name]))
         if rows_question(keeper, first, share).stored() is None:  # nothing of it is paid for
-            self._check()
+            self.check_affordable()
         tables = {name: tune(keeper, name, each, columns)[0] for name, columns in wanted.items()}
         tuned = [replace(t, tuning=tables.get(t.name, t.tuning)) for t in keeper.policy.tables]
         policy = replace(keeper.policy, tables=tuple(tuned))
         assert self.statement is not None
         price = self.query.asked
         return asked(keeper, self.statement, policy, price, tuned_for=self.for_caps).release()
-
-    def _check(self) -> None:
-        """Refuse what would be refused later, when a part of it is spent."""
-        keeper, price = self.database, self.price
-        left = keeper.left
-        if price.amount > left.amount or price.delta > left.delta:
-            whose = repr(keeper.policy.name) if not keeper.analyst else f"the share of {keeper.analyst!r}"
-            raise keeper.ledger.exceeded(whose, price, left, keeper.ledger.more)
-        check_least(keeper.policy, [self.whole])
-        if told := self.breaks:
-            raise PromiseBroken(keeper.policy.name, str(price), str(left), told)
 
 
 def first_tuned(keeper: Keeper, statement: Statement, spend: Guarantee, part: Number) -> FirstTuned:

@@ -26,6 +26,36 @@ def _floored(value: Fraction, exponent: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What people have above a cap, as far as a histogram over them tells: in 10^-9 of what they have below.
+
+    Of what was `seen` there, so much is given `back` to each group in proportion; that is `wrong` by so much
+    for all groups alike (one standard deviation), and for each of them by `apart` times the root of its part,
+    since heavy people are not spread evenly. In a ratio both parts are cut alike, and what is left is `mixed`
+    times the deviation of a row: some people weigh less in it than their rows would.
+    """
+
+    seen: int
+    back: int
+    wrong: int
+    apart: int
+    mixed: int
+    in_value: int = 0  # whether it is the value of a row that is cut, and each person has one
+
+    @property
+    def form(self) -> list[int]:
+        """How it is stored: with the integers whose meaning it is a part of."""
+        return [self.seen, self.back, self.wrong, self.apart, self.mixed, self.in_value]
+
+    @classmethod
+    def read(cls, form: list[int] | None) -> Shortfall | None:
+        return None if form is None else cls(*form)
+
+
+NANO = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, slots=True)
 class Clamp:
     """How a value becomes an integer: clamp to [low, high], floor on the grid 2^-exponent.
 

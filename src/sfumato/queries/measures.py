@@ -20,7 +20,19 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sfumato.queries import notation
-from sfumato.queries.cells import CAP, PARTS, Clamp, Combination, Counted, Listed, Piece, Powers, Seen, Steps
+from sfumato.queries.cells import (
+    CAP,
+    PARTS,
+    Clamp,
+    Combination,
+    Counted,
+    Listed,
+    Piece,
+    Powers,
+    Seen,
+    Shortfall,
+    Steps,
+)
 from sfumato.queries.expressions import possible
 from sfumato.queries.histograms import ByRows, Histogram, clamped_sentence, counted, scaled_sentence
 from sfumato.queries.words import fraction, spoken
@@ -48,6 +60,7 @@ class Moments(ByRows):
     degree: int
     nulls: bool
     rows: int | None  # None: every row is its own unit
+    cut: Shortfall | None = None  # what is known of people with more rows
 
     @property
     def whole(self) -> int:
@@ -160,13 +173,14 @@ class Moments(ByRows):
             "rows": self.rows,
             "whole": self.whole,
         }
-        return form | ({"nulls": True} if self.nulls else {})
+        return form | ({"nulls": True} if self.nulls else {}) | _cut(self.cut)
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
         clamps = tuple(Clamp.read(each) for each in form["clamps"])
         values = tuple(known(each) for each in form["moments"])
-        return cls(values, clamps, form["degree"], form.get("nulls", False), form["rows"])
+        cut = Shortfall.read(form.get("cut"))
+        return cls(values, clamps, form["degree"], form.get("nulls", False), form["rows"], cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +198,7 @@ class Sum(Histogram):
     rows: int | None
     centre: int = 0  # in steps of the grid
     limit: int | None = None
+    cut: Shortfall | None = None  # what is known of people with more than the limit
 
     @property
     def cells(self) -> int:
@@ -266,12 +281,13 @@ class Sum(Histogram):
             "rows": self.rows,
         }
         form |= {"centre": self.centre} if self.centre else {}
-        return form | ({} if self.limit is None else {"limit": self.limit})
+        return form | ({} if self.limit is None else {"limit": self.limit}) | _cut(self.cut)
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
         clamp = Clamp.read(form["clamp"])
-        return cls(known(form["sum"]), clamp, form["rows"], form.get("centre", 0), form.get("limit"))
+        cut = Shortfall.read(form.get("cut"))
+        return cls(known(form["sum"]), clamp, form["rows"], form.get("centre", 0), form.get("limit"), cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,7 +712,7 @@ class Octaves(Histogram):
 
     @property
     def told(self) -> str:
-        return f"how much {'rows' if self.value is None else spoken(self.value)} people have"
+        return f"how {'many rows' if self.value is None else f'much {spoken(self.value)}'} people have"
 
     @property
     def per_row(self) -> list[str]:
@@ -720,6 +736,15 @@ KINDS: dict[str, type[Measure]] = {
     kind.name: kind
     for kind in (Moments, Sum, PersonCount, Distinct, DistinctSum, Selected, Spread, Kinds, Tally, Octaves)
 }
+
+
+def cut_of(measure: Measure) -> Shortfall | None:
+    """What is known of people above its cap."""
+    return measure.cut if isinstance(measure, (Moments, Sum)) else None
+
+
+def _cut(cut: Shortfall | None) -> dict[str, Any]:
+    return {} if cut is None else {"cut": cut.form}
 
 
 def measured(stored: Iterable[dict[str, Any]], among: Iterable[Scalar]) -> tuple[Measure, ...] | None:

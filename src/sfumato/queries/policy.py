@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
+MOST_MEASURED = Fraction(1, 2)  # of a budget, for measuring how much people have
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
@@ -89,6 +90,7 @@ class Policy:
     called: str = ""  # what the data are called, wherever they lie
     time_zone: str = ""  # where it is decided which day it is; UTC
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
+    measure: Fraction = Fraction(0)  # of the budget, for measuring how much people have
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
     listing: Listing | None = field(default=None, compare=False)  # how values of public columns are found
     public_rows: Callable[[str], PublicTable | None] | None = field(default=None, compare=False)
@@ -221,7 +223,7 @@ class _PolicyReader:
     names: tuple[str, ...]  # of the tables
 
     def policy(self, data: dict[str, Any]) -> Policy:
-        self.known(data, (), {"name", "source", "budget", "tables", "promise", "units"})
+        self.known(data, (), {"name", "source", "budget", "tables", "promise", "units", "measure"})
         name = self.string(data, ("name",), self.file.stem)
         source = self.section(data, ("source",), 'duckdb = "your.duckdb"')
         beside = {"prepared", "name", "time_zone"}
@@ -244,6 +246,7 @@ class _PolicyReader:
             file=str(self.file),
             source=(engine, path),
             budget=self.total(budget),
+            measure=self.share(data),
             least=self.least(budget),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
@@ -295,6 +298,20 @@ class _PolicyReader:
             advice = f'Add a line, such as: others = ["{missing[0]}"]'
             raise self.error(("units",), f"{missing[0]!r} is missing", advice)
         return tuple((name, tuple(listed)) for name, listed in given.items())
+
+    def share(self, data: dict[str, Any]) -> Fraction:
+        """The part of the budget that is for measuring how much people have."""
+        if "measure" not in data:
+            return Fraction(0)
+        section, where = self.section(data, ("measure",), 'share = "10%"'), ("measure", "share")
+        self.known(section, ("measure",), {"share"})
+        given = section.get("share")
+        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", given) if isinstance(given, str) else None
+        share = Fraction(0) if found is None else Fraction(found[1]) / 100
+        if not 0 < share <= MOST_MEASURED:
+            told = "this is not a percentage above 0% and at most 50%"
+            raise self.error(where, told, 'Write for example: share = "10%". Or leave [measure] out.')
+        return share
 
     def time_zone(self, source: dict[str, Any]) -> str:
         """The zone in whose days CURRENT_DATE is read."""

@@ -1,0 +1,167 @@
+"""The cap with the least error, and what is lost above it: from a noisy histogram over people.
+
+A cap that is too small loses rows, one that is too large adds noise. Both can be told from how many people
+have 0, 1, 2, 4, ... of something, if that is known with noise (`measures.Octaves`): the cap is the one for
+which noise, what is seen to be lost, and what may be lost unseen are least together. What is seen above it
+is added back in proportion to the groups; how wrong that may be stands in a `Shortfall`, and intervals cover
+it.
+
+Everything here is arithmetic on released numbers, so it is free, and floats are allowed. The constants were
+found on twenty-two tables and scored on others (docs/explanation/tuning.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.curator.caps import nodes
+from sfumato.queries.cells import PARTS, Shortfall
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sfumato.queries.declared import Measured
+
+CLEAR, JUMP, CERTAIN = 3.0, 2.5, 13.0  # in units of noise: believed next to what is believed; more an octave
+PAIR = 2.0  # how much more two neighbouring nodes must have together
+FALLING, OFF, MOST_LEFT = 0.3, 0.25, 0.7  # of the people of an octave in the next one: mean, deviation, most
+STEEPER = 2.0  # how much fewer there are in the next octave than from the one before to the last
+SURE = 0.2  # of that deviation, where people become few fast
+APART = 0.2  # of what is added back, that groups may differ by
+LONG = 4  # octaves beyond the last one that is believed
+WIDER = 3.5  # for an interval: how much less sure one is of what is not seen
+RATIO, SHARP_RATIO, SHARP = 2, 8, 0.5  # rows of a person in a ratio; and from this epsilon on
+NANO = 10**9
+MOST = (1 << 53) - 1  # of a stored number
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """How many people have how much. Up to the last node that stands out of the noise, that is what was
+    released; beyond it, what is likely: fewer people from octave to octave, as far as the histogram allows.
+    """
+
+    people: NDArray[np.float64]
+    doubt: NDArray[np.float64]  # the deviation of those beyond the last node, which may all be off together
+    at: NDArray[np.float64]
+    unit: float  # of noise, in people
+    top: int  # the last node that is believed
+
+    def kept(self, cap: float) -> float:
+        """What people have up to a cap."""
+        return float((self.people * np.minimum(self.at, cap)).sum())
+
+    def lost(self, cap: float, power: int = 1) -> float:
+        """What they have above it, or the sum of squares of that."""
+        return max(float((self.people * np.maximum(self.at - cap, 0) ** power).sum()), 0.0)
+
+    def deviation(self, cap: float) -> float:
+        """How far off that may be, for the noise: one standard deviation."""
+        above = np.maximum(self.at[: self.top + 1] - cap, 0)
+        return math.sqrt(2) * self.unit * float(np.sqrt((above**2).sum()))
+
+    def unseen(self, cap: float, power: int = 1) -> float:
+        """How far off it may be for people who are too few to be seen."""
+        return float((self.doubt * np.maximum(self.at - cap, 0) ** power).sum())
+
+
+@lru_cache(maxsize=1024)
+def seen(measured: Measured) -> Holdings | None:
+    """What a histogram shows of people; None if nobody is seen."""
+    unit = 1 / float(measured.epsilon)
+    people = np.array(measured.people, dtype=np.float64) / PARTS
+    top, is_found = 0, bool(people[0] >= CLEAR * unit)
+    while True:
+        step = next((d for d in range(1, len(people) - top) if _stands_out(people, top, d, unit)), None)
+        if step is None:
+            break
+        top, is_found = top + step, True
+    if not is_found or not top:  # nobody, or nobody who has anything
+        return None
+    doubt = np.zeros(len(people))
+    noise, mass, off = 2 * unit**2, max(people[top], 0.0), math.sqrt(2) * unit
+    left = min(FALLING, mass / max(people[top - 1], unit) / STEEPER)
+    for k in range(top + 1, min(top + 1 + LONG, len(people))):
+        unsure, before = OFF * max(left / FALLING, SURE), max(mass, unit)
+        prior, spread = left * mass, (unsure * (mass + off)) ** 2
+        found = (prior * noise + people[k] * spread) / (noise + spread)
+        mass = min(max(found, 0.0), MOST_LEFT * (mass + off))
+        off = math.sqrt(noise * spread / (noise + spread))
+        left = min(left, (mass + off) / before)
+        people[k], doubt[k] = mass, off
+    people[top + 1 + LONG :] = 0
+    return Holdings(people, doubt, nodes(len(people)), unit, top)
+
+
+def _stands_out(people: NDArray[np.float64], top: int, distance: int, unit: float) -> bool:
+    """Whether so far above the last node that is believed there are people, and not only noise."""
+    enough, k = min(CLEAR + JUMP * (distance - 1), CERTAIN), top + distance
+    pair = people[k] + people[k + 1] if k + 1 < len(people) else 0.0
+    return bool(people[k] >= enough * unit or pair >= (enough + PAIR) * unit)
+
+
+def best(measured: Measured, noise: float, groups: int, most: int) -> tuple[int, Shortfall] | None:
+    """The cap for a count or a sum in one of so many groups, and what it cuts; None if nobody is seen.
+
+    `noise` is the deviation of a group's noise at a cap of 1; no cap is above `most`.
+    """
+    found = seen(measured)
+    if found is None:
+        return None
+    errors = {cap: _error(found, cap, noise, groups) for cap in _caps(found) if cap <= most}
+    cap = min(errors, key=errors.__getitem__, default=0)
+    if not cap or math.isinf(errors[cap]):
+        return None
+    return cap, cut(found, cap)
+
+
+def _caps(found: Holdings) -> list[int]:
+    """Powers of two, and one and a half of them: three octaves farther than anybody is seen."""
+    return sorted({math.ceil(x * y) for x in (1.0, 1.5) for y in 2.0 ** np.arange(found.top + 3)})
+
+
+def _error(found: Holdings, cap: float, noise: float, groups: int) -> float:
+    """The expected square of the error of a group."""
+    kept, lost = found.kept(cap), found.lost(cap)
+    if kept <= found.unit:
+        return math.inf
+    back = 1 + lost / kept
+    apart = found.lost(cap, 2) + found.unseen(cap, 2)
+    bias = APART * lost + found.unseen(cap)
+    return (
+        (noise * cap * back) ** 2
+        + (found.deviation(cap) / groups) ** 2
+        + apart * (1 / groups) * (1 - 1 / groups)
+        + (bias / groups) ** 2
+    )
+
+
+def cut(found: Holdings, cap: float) -> Shortfall:
+    """What a cap cuts, and how much of it is added back."""
+    kept, lost, off = max(found.kept(cap), found.unit), found.lost(cap), found.deviation(cap)
+    back = lost**3 / (lost**2 + off**2) if lost else 0.0
+    bias = APART * lost + WIDER * found.unseen(cap)
+    wrong = math.sqrt(off**2 + (lost - back) ** 2 + bias**2)
+    apart = math.sqrt(found.lost(cap, 2) + WIDER * found.unseen(cap, 2))
+    parts = (lost / kept, back / kept, wrong / kept, apart / kept, _mixed(found, cap))
+    return Shortfall(*map(_nano, parts))
+
+
+def _mixed(found: Holdings, cap: float) -> float:
+    """By how many deviations of a row a ratio under a cap differs from that of all rows, as far as
+    the rows of one person are like those of any other."""
+    people, at = np.maximum(found.people[1:], 0), found.at[1:]
+    all_, kept = float((people * at).sum()), float((people * np.minimum(at, cap)).sum())
+    if all_ <= 0 or kept <= 0:
+        return 0.0
+    apart = at / all_ - np.minimum(at, cap) / kept
+    return math.sqrt(float((people * apart**2 / at).sum()))
+
+
+def _nano(part: float) -> int:
+    return min(max(round(part * NANO), 0), MOST)

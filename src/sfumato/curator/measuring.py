@@ -1,0 +1,342 @@
+"""Caps that fit without being asked for: `[measure]` in a policy.
+
+The owner gives a share of the budget for finding out how much people have. The first question that needs a
+table spends that table's part, on the owner's account; what was found serves all questions, and all versions
+of the data, since a cap is enforced and can only fit worse. Half of a table's part is for rows, the other
+half is divided among its columns, and spent on each when it is first added up.
+
+A question that a table's histogram does not describe, or worse than its own would, spends three tenths of its
+price on one of its own: of what people have in just what it adds up. In ratios people weigh nearly alike, so
+that what a cap cuts is cut from both sides, and nothing is bought.
+
+What is bought follows from the text, the policy and the ledger, never from data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
+from sfumato.curator.fits import RATIO, SHARP, SHARP_RATIO, best, cut, seen
+from sfumato.curator.question import asked, planned
+from sfumato.curator.tuning import as_measured, rows_question, totals_question
+from sfumato.queries.cells import CAP
+from sfumato.queries.domains import call
+from sfumato.queries.expressions import Call, Field
+from sfumato.queries.measures import Kinds, Moments, Octaves, Spread, Sum, Tally
+from sfumato.queries.plan import Plan
+from sfumato.queries.policy import MOST_ROWS_PER_PERSON
+from sfumato.queries.relations import Fold, Folded, Scan, Where
+from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Weighted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sfumato.curator.keeper import Keeper
+    from sfumato.curator.question import Question, Way
+    from sfumato.mechanisms import Guarantee
+    from sfumato.queries.asking import Measuring
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Measured
+    from sfumato.queries.expressions import Scalar
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Aggregate
+    from sfumato.queries.policy import Policy
+    from sfumato.queries.relations import Relation
+    from sfumato.queries.shown import Expression
+    from sfumato.queries.statement import Statement
+
+OWN = Fraction(3, 10)  # of its price, for a histogram of its own
+KEYS = 100  # values of an integer that is taken for a key, and not for something to add up
+
+
+def ask(keeper: Keeper, statement: Statement, spend: Guarantee) -> Question:
+    """A question with caps that fit, or one that measures first."""
+    fits = Fits(keeper)
+    question = asked(keeper, statement, keeper.policy, spend, fits=fits.way)
+    if not fits.missing:
+        return question
+    before = tuple(fits.missing.values())
+    return replace(question, before=before, again=lambda database: ask(database, statement, spend))
+
+
+def capped(policy: Policy) -> list[DeclaredTable]:
+    """The tables whose people are measured: those with several rows a person, that were not tuned."""
+    return [t for t in policy.tables if (t.rows_per_person or 1) > 1 and t.tuning is None]
+
+
+def added_up(table: DeclaredTable) -> list[DeclaredColumn]:
+    """The columns of a table that may be added up: with bounds, and not few values, as keys have."""
+    return [
+        each
+        for each in table.columns
+        if each.low is not None
+        and each.high is not None
+        and each.keys is None
+        and each.kind in ("integer", "number")
+        and (each.kind == "number" or each.high - each.low >= KEYS)
+    ]
+
+
+def part(policy: Policy, table: DeclaredTable, column: DeclaredColumn | None = None) -> Guarantee:
+    """What is spent on the rows of a table, or on a column."""
+    whole = policy.budget.amount * policy.measure / len(capped(policy))
+    columns = len(added_up(table))
+    half = whole / 2 if columns else whole
+    return policy.budget.of(half if column is None else half / columns, Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where it is told how much people have of something: in a table's histogram, or in a question's own."""
+
+    histogram: Question
+    is_tables: bool
+
+
+@dataclass(slots=True)
+class Fits:
+    """What is known of how much people have, and what has still to be measured."""
+
+    keeper: Keeper
+    missing: dict[str, Question] = field(default_factory=dict)
+
+    def way(self, plan: Plan, spend: Guarantee) -> Way | None:
+        """How a question is asked with caps that fit; None as long as nothing is known that helps."""
+        policy, relation = self.keeper.policy, plan.relation
+        known = {table.name for table in capped(policy)}
+        if not known & plan.tables or self.keeper.watched or plan.is_free:
+            return None
+        folded = _folded(relation)
+        if folded is None and all(_is_ratio(each) for each in shown(plan)):
+            return self._as_ratio(plan, spend, known)
+        if folded is None:
+            asked_for = {m: self._source(m, plan, spend) for m in plan.measures}
+            wanted = {m: each for m, each in asked_for.items() if each is not None}
+        else:
+            wanted = {plan.measures[0]: self._rows_of(folded.relation, spend)}
+        if not wanted:
+            return None
+        own = sum(not each.is_tables for each in wanted.values())
+        if own > 1:  # what is for caps is divided among them
+            share = spend.of(spend.amount * OWN / own)
+            wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
+        known_of = {m: self._known(each) for m, each in wanted.items()}
+        if any(each is None for each in known_of.values()):
+            return None
+        rest = spend.of(spend.amount * (1 - OWN), spend.delta) if own else spend
+        groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
+        noise = math.sqrt(2) / price_of_one(plan, rest)
+        if folded is not None:
+            (rows,) = known_of.values()
+            return self._below(folded, rows, noise, groups, rest)
+
+        def fitted(measure: Measure) -> Measure:
+            histogram = known_of.get(measure)
+            return measure if histogram is None else _fitted(measure, histogram, noise, groups)
+
+        return policy, _measuring(self.keeper, fitted), rest
+
+    def _as_ratio(self, plan: Plan, spend: Guarantee, known: set[str]) -> Way:
+        """Only the shape is asked for. A table's rows, if they are all that is looked at, tell how far it may
+        be off that people weigh alike."""
+        price, relation = price_of_one(plan, spend), plan.relation
+        rows = None
+        if isinstance(relation, Scan) and relation.table in known:
+            rows = self._known(self._rows(relation.table))
+        return self.keeper.policy, _measuring(self.keeper, lambda m: _in_ratio(m, price, rows)), spend
+
+    def _below(self, fold: Fold, rows: Measured | None, noise: float, groups: int, rest: Guarantee) -> Way:
+        """What is made of the rows of each person by herself: then it is these rows that are capped."""
+        policy, scan = self.keeper.policy, fold.relation
+        assert isinstance(scan, Scan)
+        found = None if rows is None else best(rows, noise, groups, MOST_ROWS_PER_PERSON)
+        if found is None:
+            return policy, self.keeper.measuring, rest
+        cap, lost = found
+        tables = [replace(t, rows_per_person=cap) if t.name == scan.table else t for t in policy.tables]
+
+        def fitted(measure: Measure) -> Measure:
+            if isinstance(measure, Moments) and measure.degree == 1 and _is_count(measure.values[0], fold):
+                return replace(measure, cut=replace(lost, in_value=1))
+            if isinstance(measure, Sum) and _is_count(measure.value, fold):
+                return replace(measure, cut=lost)
+            return measure
+
+        return replace(policy, tables=tuple(tables)), _measuring(self.keeper, fitted), rest
+
+    # Histograms ---------------------------------------------------------------------------------------
+
+    def _source(self, measure: Measure, plan: Plan, spend: Guarantee) -> Finding | None:
+        """Where it is told how much people have of what a measure adds up; None if it is left as it is."""
+        policy, relation = self.keeper.policy, plan.relation
+        table = policy.table(relation.table) if isinstance(relation, Scan) else None
+        if table not in capped(policy):
+            table = None
+        own = spend.amount * OWN
+        match measure:
+            case Moments():
+                if table is not None and all(_column(each, table) for each in measure.values):
+                    found = self._rows(table.name)
+                    if found.histogram.query.asked.amount >= own:
+                        return found
+                there = relation
+                if len(measure.values) == 1 and not measure.nulls and not measure.values[0].domain.required:
+                    there = Where(relation, call("not", call("is null", measure.values[0])))
+                return self._own(there, Octaves(None, None, 0, ROWS), spend)
+            case Sum(value, clamp) if measure.limit is None and not measure.centre:
+                column = None if table is None else _column(value, table)
+                if table is not None and column is not None and column in added_up(table):
+                    found = self._totals(table, column)
+                    if found.histogram.query.asked.amount >= own:
+                        return found
+                return self._own(relation, Octaves(value, clamp, 0, TOTALS), spend)
+        return None
+
+    def _own(self, relation: Relation, measure: Octaves, spend: Guarantee) -> Finding:
+        """How much people have of just what a question adds up."""
+        price = spend.of(spend.amount * OWN, Fraction(0))
+        told = f"measure {' and '.join(sorted(relation.tables))}: {measure.told}"
+        return Finding(planned(self.keeper, told, Plan(relation, (), (measure,), ()), price), False)
+
+    def _repriced(self, own: Finding, share: Guarantee) -> Finding:
+        price = share.of(share.amount, Fraction(0))
+        return Finding(planned(self.keeper, own.histogram.sql, own.histogram.plan, price), False)
+
+    def _rows_of(self, scan: Relation, spend: Guarantee) -> Finding:
+        """Of how many rows of a table what is made of them by person is made."""
+        assert isinstance(scan, Scan)
+        found = self._rows(scan.table)
+        if found.histogram.query.asked.amount >= spend.amount * OWN:
+            return found
+        return self._own(scan, Octaves(None, None, 0, ROWS), spend)
+
+    def _rows(self, name: str) -> Finding:
+        owner = self.keeper.owner
+        table = owner.policy.table(name)
+        assert table is not None
+        return Finding(rows_question(owner, table, part(owner.policy, table), "measure"), True)
+
+    def _totals(self, table: DeclaredTable, column: DeclaredColumn) -> Finding:
+        owner = self.keeper.owner
+        spend = part(owner.policy, table, column)
+        return Finding(totals_question(owner, table, column, Fraction(0), spend, "measure"), True)
+
+    def _known(self, source: Finding) -> Measured | None:
+        """What was released of it: of a table about the data as they are or once were, at any price."""
+        histogram, ledger = source.histogram, self.keeper.ledger
+        versions = [ledger.data_version]
+        wanted = histogram
+        if source.is_tables:
+            versions = list(range(versions[0], 0, -1))
+            wanted = replace(histogram, query=replace(histogram.query, asked=ledger.least.of(Fraction(0))))
+        for version in versions:
+            if (stored := wanted.stored(version)) is not None:
+                return as_measured(stored.receipt.price, stored.drawn[0])
+        self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
+        return None
+
+
+def _folded(relation: Relation) -> Fold | None:
+    """What is made of the rows of a table by person, if that is asked about."""
+    while isinstance(relation, Where):
+        relation = relation.relation
+    if isinstance(relation, Fold) and not relation.by and isinstance(relation.relation, Scan):
+        return relation
+    return None
+
+
+def _is_count(value: Scalar, fold: Fold) -> bool:
+    """Whether a value is the number of rows of a person."""
+    while isinstance(value, Call) and value.function == "clamp":
+        value = value.arguments[0]
+    names = [f"t{fold.number}.{i}" for i, each in enumerate(fold.folds) if each == Folded("count", None)]
+    return isinstance(value, Field) and value.name in names
+
+
+def _fitted(measure: Measure, histogram: Measured, noise: float, groups: int) -> Measure:
+    """A measure at the cap with the least error."""
+    if isinstance(measure, Sum):
+        most = MOST_ROWS_PER_PERSON * max(map(abs, measure.row))
+        step = _step(measure)
+        found = best(histogram, noise, groups, min(int(most * measure.clamp.step / step), CAP))
+        if found is None:
+            return measure
+        limit = math.ceil(found[0] * step / measure.clamp.step)
+        return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=limit, cut=found[1])
+    found = best(histogram, noise, groups, MOST_ROWS_PER_PERSON)
+    if found is None or not isinstance(measure, Moments):
+        return measure
+    return replace(measure, rows=found[0], cut=found[1])
+
+
+def _step(measure: Sum) -> Fraction:
+    """What totals are counted in: steps of the column, or of the sum."""
+    return Fraction(2) ** -measure.value.domain.exponent
+
+
+def _measuring(keeper: Keeper, fitted: Callable[[Measure], Measure]) -> Measuring:
+    """As the keeper measures, each at a cap that fits."""
+
+    def measuring(aggregates: Iterable[Aggregate], relation: Relation, groups: int) -> tuple[Measure, ...]:
+        return tuple(fitted(each) for each in keeper.measuring(aggregates, relation, groups))
+
+    return measuring
+
+
+def _in_ratio(measure: Measure, price: float, rows: Measured | None) -> Measure:
+    """A measure of which only the shape is asked: people weigh alike in it, or nearly."""
+    cap = RATIO if price < SHARP else SHARP_RATIO
+    if not isinstance(measure, (Moments, Spread, Tally, Kinds)) or (measure.rows or 1) <= cap:
+        return measure
+    found = None if rows is None else seen(rows)
+    if isinstance(measure, Moments) and found is not None:
+        return replace(measure, rows=cap, cut=replace(cut(found, cap), back=0, wrong=0, apart=0))
+    return replace(measure, rows=cap)
+
+
+def _column(value: Scalar, table: DeclaredTable) -> DeclaredColumn | None:
+    """The column that a value is, clamped or not."""
+    while isinstance(value, Call) and value.function == "clamp":
+        value = value.arguments[0]
+    if not isinstance(value, Field) or value.origin[0] != table.name:
+        return None
+    return next((each for each in table.columns if each.name == value.origin[1]), None)
+
+
+def shown(plan: Plan) -> list[Expression]:
+    """The numbers that are asked for."""
+    found = [output.expression for output in plan.outputs] + [each.by for each in plan.order]
+    return [each for each in found if not isinstance(each, KeyOf)]
+
+
+def _is_ratio(expression: Expression) -> bool:
+    """Whether it stays as it is if everybody weighs half as much."""
+    match expression:
+        case Mean() | Chosen() | Number():
+            return True
+        case Weighted():
+            return False
+        case Arithmetic("/", left, right):
+            return (_is_linear(left) and _is_linear(right)) or (_is_ratio(left) and _is_ratio(right))
+        case Arithmetic(_, left, right):
+            return _is_ratio(left) and _is_ratio(right)
+        case Function("entropy"):
+            return True
+        case Function(_, arguments):
+            return all(map(_is_ratio, arguments))
+    return False
+
+
+def _is_linear(expression: Expression) -> bool:
+    """Whether it halves if everybody weighs half as much."""
+    match expression:
+        case Weighted():
+            return True
+        case Arithmetic("*", Number(), other) | Arithmetic("*" | "/", other, Number()):
+            return _is_linear(other)
+        case Arithmetic("+" | "-", left, right):
+            return _is_linear(left) and _is_linear(right)
+    return False
