@@ -113,16 +113,17 @@ def best(measured: Measured, noise: float, groups: int, most: int) -> tuple[int,
     found = seen(measured)
     if found is None:
         return None
-    errors = {cap: _error(found, cap, noise, groups) for cap in _caps(found) if cap <= most}
+    errors = {cap: _error(found, cap, noise, groups) for cap in _caps(found, most)}
     cap = min(errors, key=errors.__getitem__, default=0)
     if not cap or math.isinf(errors[cap]):
         return None
     return cap, cut(found, cap)
 
 
-def _caps(found: Holdings) -> list[int]:
-    """Powers of two, and one and a half of them: three octaves farther than anybody is seen."""
-    return sorted({math.ceil(x * y) for x in (1.0, 1.5) for y in 2.0 ** np.arange(found.top + 3)})
+def _caps(found: Holdings, most: int) -> list[int]:
+    """Powers of two, and one and a half of them: three octaves farther than anybody is seen; and the most."""
+    caps = {math.ceil(x * y) for x in (1.0, 1.5) for y in 2.0 ** np.arange(found.top + 3)}
+    return sorted(cap for cap in (*caps, min(most, max(caps))) if cap <= most)
 
 
 def _error(found: Holdings, cap: float, noise: float, groups: int) -> float:

@@ -26,7 +26,7 @@ from sfumato.curator.tuning import as_measured, rows_question, totals_question
 from sfumato.queries.cells import CAP
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Call, Field
-from sfumato.queries.measures import Kinds, Moments, Octaves, Spread, Sum, Tally
+from sfumato.queries.measures import Kinds, Moments, Octaves, PersonCount, Spread, Sum, Tally
 from sfumato.queries.plan import Plan
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Fold, Folded, Scan, Where
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sfumato.queries.statement import Statement
 
 OWN = Fraction(3, 10)  # of its price, for a histogram of its own
+PAIRS = 10**6  # the number of a fold of ours, which no text has
 KEYS = 100  # values of an integer that is taken for a key, and not for something to add up
 
 
@@ -135,7 +136,7 @@ class Fits:
 
         def fitted(measure: Measure) -> Measure:
             histogram = known_of.get(measure)
-            return measure if histogram is None else _fitted(measure, histogram, noise, groups)
+            return measure if histogram is None else _fitted(measure, histogram, noise, groups, plan.size)
 
         return policy, _measuring(self.keeper, fitted), rest
 
@@ -193,6 +194,11 @@ class Fits:
                     if found.histogram.query.asked.amount >= own:
                         return found
                 return self._own(relation, Octaves(value, clamp, 0, TOTALS), spend)
+            case PersonCount(value) if plan.keys and not plan.private_keys:
+                if value is not None:
+                    relation = Where(relation, call("not", call("is null", value)))
+                pairs = Fold(PAIRS, relation, tuple(key.expression for key in plan.keys), ())
+                return self._own(pairs, Octaves(None, None, 0, plan.size.bit_length() + 2), spend)
         return None
 
     def _own(self, relation: Relation, measure: Octaves, spend: Guarantee) -> Finding:
@@ -256,8 +262,13 @@ def _is_count(value: Scalar, fold: Fold) -> bool:
     return isinstance(value, Field) and value.name in names
 
 
-def _fitted(measure: Measure, histogram: Measured, noise: float, groups: int) -> Measure:
+def _fitted(measure: Measure, histogram: Measured, noise: float, groups: int, size: int) -> Measure:
     """A measure at the cap with the least error."""
+    if isinstance(measure, PersonCount):
+        found = best(histogram, noise, groups, size)
+        if found is None:
+            return measure
+        return replace(measure, groups=found[0], cut=None if found[0] >= size else found[1])
     if isinstance(measure, Sum):
         most = MOST_ROWS_PER_PERSON * max(map(abs, measure.row))
         step = _step(measure)

@@ -297,6 +297,7 @@ class PersonCount(Histogram):
     name: ClassVar[str] = "people"
     value: Scalar | None
     groups: int
+    cut: Shortfall | None = None  # what is known of people in more groups
 
     @property
     def cells(self) -> int:
@@ -358,11 +359,12 @@ class PersonCount(Histogram):
     @property
     def form(self) -> dict[str, Any]:
         value = None if self.value is None else notation.scalar(self.value)
-        return {"people": value, "groups": self.groups, "whole": self.whole}
+        return {"people": value, "groups": self.groups, "whole": self.whole} | _cut(self.cut)
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
-        return cls(None if form["people"] is None else known(form["people"]), form["groups"])
+        value = None if form["people"] is None else known(form["people"])
+        return cls(value, form["groups"], Shortfall.read(form.get("cut")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -740,7 +742,7 @@ KINDS: dict[str, type[Measure]] = {
 
 def cut_of(measure: Measure) -> Shortfall | None:
     """What is known of people above its cap."""
-    return measure.cut if isinstance(measure, (Moments, Sum)) else None
+    return measure.cut if isinstance(measure, (Moments, Sum, PersonCount)) else None
 
 
 def _cut(cut: Shortfall | None) -> dict[str, Any]:
