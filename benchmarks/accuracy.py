@@ -27,7 +27,7 @@ import time
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 import numpy as np
@@ -129,7 +129,7 @@ class World:
         measure = f'[measure]\nshare = "{share}%"\n' if share else ""
         (folder / "policy.toml").write_text(measure + text.replace("name =", "# name =", 1), encoding="utf-8")
         db = sf.open(folder / "policy.toml")
-        db.source = Remembered(db.source, self.answers)  # type: ignore[assignment]
+        db.source = Remembered(db.source, self.answers)
         return db
 
     def asked(self, total: str, runs: int, share: int) -> dict[str, Scored]:
@@ -192,7 +192,7 @@ class World:
                 ]
                 drawn = [tuple(map(int, v)) for v in vectors]
             else:
-                drawn = list(draw(query, answer, SystemCoins()))
+                drawn = list(cast("Any", draw(query, answer, SystemCoins())))
             off = []
             for g, key in enumerate(keys):
                 if key in truths:

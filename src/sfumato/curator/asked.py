@@ -286,6 +286,11 @@ class Asked(ABC):
         return Stored(receipt, parts, drawn)
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing is stored for it, nor paid."""
+        return self.stored() is None and self._waiting()[1] is None
+
+    @property
     def is_free(self) -> bool:
         """Whether nothing is measured for it."""
         return all(each.plan.is_free for each in self.questions)

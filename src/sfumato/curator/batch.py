@@ -136,9 +136,11 @@ class Batch(Asked):
 
     def release(self) -> Releases:
         """Spend the price and get all the numbers; asking the same batch again is free."""
-        found = self
-        if any(each.again is not None for each in self.together) and self.stored() is None:
-            found = replace(self, together=tuple(each.measured() for each in self.together))
+        found, price, left = self, self.price, self.database.left
+        has_room = price.amount <= left.amount and price.delta <= left.delta
+        if has_room and any(each.again is not None for each in self.together) and self.is_new:
+            together = tuple(each.measured(price, own=False) for each in self.together)
+            found = replace(self, together=together)
         return Releases(shown(self.database, found.answered()))
 
     def __repr__(self) -> str:

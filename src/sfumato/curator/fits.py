@@ -35,7 +35,11 @@ SURE = 0.2  # of that deviation, where people become few fast
 APART = 0.2  # of what is added back, that groups may differ by
 LONG = 4  # octaves beyond the last one that is believed
 WIDER = 3.5  # for an interval: how much less sure one is of what is not seen
-RATIO, SHARP_RATIO, SHARP = 2, 8, 0.5  # rows of a person in a ratio; and from this epsilon on
+IN_RATIO = (
+    (0.5, 2),
+    (4.0, 8),
+)  # below which epsilon a person has so many rows in a ratio, if nothing is known
+RANGE = 6.0  # from the least to the largest value of a row, in deviations
 NANO = 10**9
 MOST = (1 << 53) - 1  # of a stored number
 
@@ -140,6 +144,17 @@ def _error(found: Holdings, cap: float, noise: float, groups: int) -> float:
         + apart * (1 / groups) * (1 - 1 / groups)
         + (bias / groups) ** 2
     )
+
+
+def best_in_ratio(found: Holdings, noise: float, groups: int, most: int) -> int:
+    """The cap for a proportion in one of so many groups: more of it is noise, less cuts more unevenly."""
+    rows = max(found.kept(math.inf), found.unit)
+    errors = {
+        cap: (RANGE * noise * cap * groups / rows) ** 2 + groups * _mixed(found, cap) ** 2
+        for cap in _caps(found, most)
+        if cap >= IN_RATIO[0][1]
+    }
+    return min(errors, key=errors.__getitem__, default=most)
 
 
 def cut(found: Holdings, cap: float) -> Shortfall:

@@ -30,7 +30,7 @@ from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
-from sfumato.queries.cells import NANO
+from sfumato.queries.cells import CUT_VALUES, NANO
 from sfumato.queries.measures import Spread, cut_of
 from sfumato.queries.shown import (
     Arithmetic,
@@ -106,7 +106,7 @@ class Errors:
         cuts = {r.measure: cut for r in found if (cut := self.cut(r.measure)) is not None and cut.back}
         for measure, cut in cuts.items():
             back = cut.back * NANO
-            if not cut.in_value:
+            if cut.kind != CUT_VALUES:
                 found |= {r: weight * (1 + back) for r, weight in found.items() if r.measure == measure}
                 continue
             low, high = Released(measure, 0), Released(measure, 1)
@@ -226,8 +226,7 @@ class Errors:
     def _mean_reader(self, mean: Mean, tail: Fraction) -> Reader:
         top, bottom = self._mean(mean)
         enough, ratio = self.radius(bottom.weights, tail), self._fieller(top, bottom, tail)
-        bounds = float(mean.low), float(mean.high)
-        ratio = mixed_reader(self.cut, self.whole, top, bottom, ratio, tail, bounds)
+        ratio = mixed_reader(self.cut, self.whole, top, bottom, ratio, tail)
         floor, ceiling = _float_down(mean.low), _float_up(mean.high)
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:

@@ -17,24 +17,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
-from sfumato.curator.fits import RATIO, SHARP, SHARP_RATIO, best, cut, seen
-from sfumato.curator.question import asked, planned
+from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen
+from sfumato.curator.proportions import are_all
+from sfumato.curator.question import FINEST, asked, planned
 from sfumato.curator.tuning import as_measured, rows_question, totals_question
-from sfumato.queries.cells import CAP
+from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, Shortfall
 from sfumato.queries.domains import call
-from sfumato.queries.expressions import Call, Field
-from sfumato.queries.measures import Kinds, Moments, Octaves, PersonCount, Spread, Sum, Tally
+from sfumato.queries.expressions import Call, Field, fields
+from sfumato.queries.measures import Moments, Octaves, PersonCount, Spread, Sum
 from sfumato.queries.plan import Plan
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Fold, Folded, Scan, Where
-from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from sfumato.curator.fits import Holdings
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.question import Question, Way
     from sfumato.mechanisms import Guarantee
@@ -45,22 +47,26 @@ if TYPE_CHECKING:
     from sfumato.queries.plan import Aggregate
     from sfumato.queries.policy import Policy
     from sfumato.queries.relations import Relation
-    from sfumato.queries.shown import Expression
     from sfumato.queries.statement import Statement
 
 OWN = Fraction(3, 10)  # of its price, for a histogram of its own
 PAIRS = 10**6  # the number of a fold of ours, which no text has
+MEASURE = "measure"  # how the history tells what was measured of tables; no SQL begins so
+ABOVE = 3  # octaves above all that is seen
 KEYS = 100  # values of an integer that is taken for a key, and not for something to add up
 
 
-def ask(keeper: Keeper, statement: Statement, spend: Guarantee) -> Question:
+def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True) -> Question:
     """A question with caps that fit, or one that measures first."""
     fits = Fits(keeper)
-    question = asked(keeper, statement, keeper.policy, spend, fits=fits.way)
+    question = asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
     if not fits.missing:
         return question
     before = tuple(fits.missing.values())
-    return replace(question, before=before, again=lambda database: ask(database, statement, spend))
+    for_own = question.for_own or fits.for_own
+    return replace(
+        question, before=before, for_own=for_own, again=lambda who, own: ask(who, statement, spend, own)
+    )
 
 
 def capped(policy: Policy) -> list[DeclaredTable]:
@@ -86,7 +92,18 @@ def part(policy: Policy, table: DeclaredTable, column: DeclaredColumn | None = N
     whole = policy.budget.amount * policy.measure / len(capped(policy))
     columns = len(added_up(table))
     half = whole / 2 if columns else whole
-    return policy.budget.of(half if column is None else half / columns, Fraction(0))
+    return _whole_units(policy.budget, half if column is None else half / columns)
+
+
+def _whole_units(currency: Guarantee, amount: Fraction) -> Guarantee:
+    """A price as it is counted, so that parts do not come to more than the whole."""
+    return currency.of(Fraction(math.floor(amount * FINEST), FINEST), Fraction(0))
+
+
+def measured_so_far(keeper: Keeper) -> Fraction:
+    """What tables have cost the owner, whatever the policy said then."""
+    entries = [each for each in keeper.ledger.history() if each.question.startswith(f"{MEASURE} ")]
+    return sum((each.price.amount for each in entries), Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,67 +120,87 @@ class Fits:
 
     keeper: Keeper
     missing: dict[str, Question] = field(default_factory=dict)
+    for_own: Guarantee | None = None  # what is, or was, spent on histograms of the question
 
-    def way(self, plan: Plan, spend: Guarantee) -> Way | None:
-        """How a question is asked with caps that fit; None as long as nothing is known that helps."""
+    def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
+        """How a question is asked with caps that fit; None as long as nothing is known that helps. Without
+        its `own` histograms, with those of tables alone."""
         policy, relation = self.keeper.policy, plan.relation
         known = {table.name for table in capped(policy)}
         if not known & plan.tables or self.keeper.watched or plan.is_free:
             return None
         folded = _folded(relation)
-        if folded is None and all(_is_ratio(each) for each in shown(plan)):
+        if folded is None and are_all(plan):
             return self._as_ratio(plan, spend, known)
         if folded is None:
             asked_for = {m: self._source(m, plan, spend) for m in plan.measures}
-            wanted = {m: each for m, each in asked_for.items() if each is not None}
+        elif any(_reads(key.expression, folded) for key in plan.keys):
+            return None  # which groups there are would depend on the cap
         else:
-            wanted = {plan.measures[0]: self._rows_of(folded.relation, spend)}
+            asked_for = {plan.measures[0]: self._rows_of(folded.relation, spend)}
+        wanted = {m: each for m, each in asked_for.items() if each is not None and (own or each.is_tables)}
         if not wanted:
             return None
-        own = sum(not each.is_tables for each in wanted.values())
-        if own > 1:  # what is for caps is divided among them
-            share = spend.of(spend.amount * OWN / own)
+        rest = spend
+        if count := sum(not each.is_tables for each in wanted.values()):  # these share what is for caps
+            share = _whole_units(spend, spend.amount * OWN / count)
             wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
-        known_of = {m: self._known(each) for m, each in wanted.items()}
-        if any(each is None for each in known_of.values()):
+            self.for_own = spend.of(share.amount * count, Fraction(0))
+            rest = spend.of(spend.amount - share.amount * count, spend.delta)
+        found = {m: self._known(each) for m, each in wanted.items()}
+        if any(found[m] is None and not each.is_tables for m, each in wanted.items()):
             return None
-        rest = spend.of(spend.amount * (1 - OWN), spend.delta) if own else spend
         groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
         noise = math.sqrt(2) / price_of_one(plan, rest)
         if folded is not None:
-            (rows,) = known_of.values()
-            return self._below(folded, rows, noise, groups, rest)
+            (rows,) = found.values()
+            return self._below(folded, plan, rows, noise, groups, rest)
 
         def fitted(measure: Measure) -> Measure:
-            histogram = known_of.get(measure)
+            histogram = found.get(measure)
             return measure if histogram is None else _fitted(measure, histogram, noise, groups, plan.size)
 
         return policy, _measuring(self.keeper, fitted), rest
 
     def _as_ratio(self, plan: Plan, spend: Guarantee, known: set[str]) -> Way:
-        """Only the shape is asked for. A table's rows, if they are all that is looked at, tell how far it may
-        be off that people weigh alike."""
-        price, relation = price_of_one(plan, spend), plan.relation
-        rows = None
-        if isinstance(relation, Scan) and relation.table in known:
+        """Only proportions are asked for. A table's rows, if they are all that is looked at, tell how far
+        these may be off that people weigh alike."""
+        price, relation, rows = price_of_one(plan, spend), plan.relation, None
+        is_told = any(isinstance(each, Moments) for each in plan.measures)
+        if isinstance(relation, Scan) and relation.table in known and is_told:
             rows = self._known(self._rows(relation.table))
-        return self.keeper.policy, _measuring(self.keeper, lambda m: _in_ratio(m, price, rows)), spend
+        groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
+        holdings = None if rows is None else seen(rows)
 
-    def _below(self, fold: Fold, rows: Measured | None, noise: float, groups: int, rest: Guarantee) -> Way:
-        """What is made of the rows of each person by herself: then it is these rows that are capped."""
+        def fitted(measure: Measure) -> Measure:
+            return _in_ratio(measure, price, groups, holdings)
+
+        return self.keeper.policy, _measuring(self.keeper, fitted), spend
+
+    def _below(
+        self, fold: Fold, plan: Plan, rows: Measured | None, noise: float, groups: int, rest: Guarantee
+    ) -> Way:
+        """What is made of the rows of each person by herself: then it is these rows that are capped. Where
+        they only stand in conditions, a cap costs nothing, and lies above all that is seen."""
         policy, scan = self.keeper.policy, fold.relation
         assert isinstance(scan, Scan)
-        found = None if rows is None else best(rows, noise, groups, MOST_ROWS_PER_PERSON)
-        if found is None:
+        holdings = None if rows is None else seen(rows)
+        if rows is None or holdings is None:
             return policy, self.keeper.measuring, rest
-        cap, lost = found
+        adds = any(_reads(value, fold) for measure in plan.measures for value in measure.reads)
+        found = best(rows, noise, groups, MOST_ROWS_PER_PERSON) if adds else None
+        if adds and found is None:
+            return policy, self.keeper.measuring, rest
+        cap = min(1 << (holdings.top + ABOVE), MOST_ROWS_PER_PERSON) if found is None else found[0]
         tables = [replace(t, rows_per_person=cap) if t.name == scan.table else t for t in policy.tables]
 
         def fitted(measure: Measure) -> Measure:
+            if found is None:
+                return measure
             if isinstance(measure, Moments) and measure.degree == 1 and _is_count(measure.values[0], fold):
-                return replace(measure, cut=replace(lost, in_value=1))
+                return replace(measure, cut=replace(found[1], kind=CUT_VALUES))
             if isinstance(measure, Sum) and _is_count(measure.value, fold):
-                return replace(measure, cut=lost)
+                return replace(measure, cut=found[1])
             return measure
 
         return replace(policy, tables=tuple(tables)), _measuring(self.keeper, fitted), rest
@@ -194,7 +231,7 @@ class Fits:
                     if found.histogram.query.asked.amount >= own:
                         return found
                 return self._own(relation, Octaves(value, clamp, 0, TOTALS), spend)
-            case PersonCount(value) if plan.keys and not plan.private_keys:
+            case PersonCount(value, most) if not plan.private_keys and most < plan.size:
                 if value is not None:
                     relation = Where(relation, call("not", call("is null", value)))
                 pairs = Fold(PAIRS, relation, tuple(key.expression for key in plan.keys), ())
@@ -204,7 +241,7 @@ class Fits:
     def _own(self, relation: Relation, measure: Octaves, spend: Guarantee) -> Finding:
         """How much people have of just what a question adds up."""
         price = spend.of(spend.amount * OWN, Fraction(0))
-        told = f"measure {' and '.join(sorted(relation.tables))}: {measure.told}"
+        told = f"caps that fit {' and '.join(sorted(relation.tables))}: {measure.told}"
         return Finding(planned(self.keeper, told, Plan(relation, (), (measure,), ()), price), False)
 
     def _repriced(self, own: Finding, share: Guarantee) -> Finding:
@@ -223,12 +260,12 @@ class Fits:
         owner = self.keeper.owner
         table = owner.policy.table(name)
         assert table is not None
-        return Finding(rows_question(owner, table, part(owner.policy, table), "measure"), True)
+        return Finding(rows_question(owner, table, part(owner.policy, table), MEASURE), True)
 
     def _totals(self, table: DeclaredTable, column: DeclaredColumn) -> Finding:
         owner = self.keeper.owner
         spend = part(owner.policy, table, column)
-        return Finding(totals_question(owner, table, column, Fraction(0), spend, "measure"), True)
+        return Finding(totals_question(owner, table, column, Fraction(0), spend, MEASURE), True)
 
     def _known(self, source: Finding) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
@@ -241,8 +278,15 @@ class Fits:
         for version in versions:
             if (stored := wanted.stored(version)) is not None:
                 return as_measured(stored.receipt.price, stored.drawn[0])
-        self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
+        if not source.is_tables or self._may_measure(histogram):
+            self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
         return None
+
+    def _may_measure(self, histogram: Question) -> bool:
+        """Whether the owner's share has room for it, whatever the policy said when the others were bought."""
+        policy = self.keeper.policy
+        spent = measured_so_far(self.keeper) + histogram.query.guarantee().amount
+        return spent <= policy.budget.amount * policy.measure
 
 
 def _folded(relation: Relation) -> Fold | None:
@@ -252,6 +296,11 @@ def _folded(relation: Relation) -> Fold | None:
     if isinstance(relation, Fold) and not relation.by and isinstance(relation.relation, Scan):
         return relation
     return None
+
+
+def _reads(value: Scalar, fold: Fold) -> bool:
+    """Whether a value depends on what is made of the rows of a person."""
+    return any(each.name.startswith(f"t{fold.number}.") for each in fields(value))
 
 
 def _is_count(value: Scalar, fold: Fold) -> bool:
@@ -297,15 +346,20 @@ def _measuring(keeper: Keeper, fitted: Callable[[Measure], Measure]) -> Measurin
     return measuring
 
 
-def _in_ratio(measure: Measure, price: float, rows: Measured | None) -> Measure:
-    """A measure of which only the shape is asked: people weigh alike in it, or nearly."""
-    cap = RATIO if price < SHARP else SHARP_RATIO
-    if not isinstance(measure, (Moments, Spread, Tally, Kinds)) or (measure.rows or 1) <= cap:
+def _in_ratio(measure: Measure, price: float, groups: int, holdings: Holdings | None) -> Measure:
+    """A measure of which only proportions are asked: people weigh alike in it, or nearly."""
+    if not isinstance(measure, (Moments, Spread)) or measure.rows is None:
         return measure
-    found = None if rows is None else seen(rows)
-    if isinstance(measure, Moments) and found is not None:
-        return replace(measure, rows=cap, cut=replace(cut(found, cap), back=0, wrong=0, apart=0))
-    return replace(measure, rows=cap)
+    if holdings is None or not isinstance(measure, Moments):
+        cap = next((rows for below, rows in IN_RATIO if price < below), measure.rows)
+        cap = min(cap, measure.rows)
+        alike = Shortfall(0, 0, 0, 0, 0, CUT_ALIKE)
+    else:
+        cap = best_in_ratio(holdings, math.sqrt(2) / price, groups, MOST_ROWS_PER_PERSON)
+        alike = replace(cut(holdings, cap), back=0, wrong=0, apart=0, kind=CUT_ALIKE)
+    if isinstance(measure, Spread):
+        return replace(measure, rows=cap)
+    return measure if cap == measure.rows and holdings is None else replace(measure, rows=cap, cut=alike)
 
 
 def _column(value: Scalar, table: DeclaredTable) -> DeclaredColumn | None:
@@ -315,39 +369,3 @@ def _column(value: Scalar, table: DeclaredTable) -> DeclaredColumn | None:
     if not isinstance(value, Field) or value.origin[0] != table.name:
         return None
     return next((each for each in table.columns if each.name == value.origin[1]), None)
-
-
-def shown(plan: Plan) -> list[Expression]:
-    """The numbers that are asked for."""
-    found = [output.expression for output in plan.outputs] + [each.by for each in plan.order]
-    return [each for each in found if not isinstance(each, KeyOf)]
-
-
-def _is_ratio(expression: Expression) -> bool:
-    """Whether it stays as it is if everybody weighs half as much."""
-    match expression:
-        case Mean() | Chosen() | Number():
-            return True
-        case Weighted():
-            return False
-        case Arithmetic("/", left, right):
-            return (_is_linear(left) and _is_linear(right)) or (_is_ratio(left) and _is_ratio(right))
-        case Arithmetic(_, left, right):
-            return _is_ratio(left) and _is_ratio(right)
-        case Function("entropy"):
-            return True
-        case Function(_, arguments):
-            return all(map(_is_ratio, arguments))
-    return False
-
-
-def _is_linear(expression: Expression) -> bool:
-    """Whether it halves if everybody weighs half as much."""
-    match expression:
-        case Weighted():
-            return True
-        case Arithmetic("*", Number(), other) | Arithmetic("*" | "/", other, Number()):
-            return _is_linear(other)
-        case Arithmetic("+" | "-", left, right):
-            return _is_linear(left) and _is_linear(right)
-    return False

@@ -6,6 +6,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from sfumato.curator.calibrate import Calibration, calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
 from sfumato.curator.intervals import uses
+from sfumato.curator.proportions import are_all
 from sfumato.curator.refusals import check_least, private_keys, too_small
 from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms, notation
 from sfumato.queries.affine import with_bases
+from sfumato.queries.cells import CUT_ALIKE
 from sfumato.queries.made import public_rows
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from sfumato.sources.answers import Compiled
 
     Way = tuple[Policy, Measuring, Guarantee]  # under which a question is asked, and at which price
-    Fitting = Callable[[Plan, Guarantee], Way | None]  # caps that fit a question
+    Fitting = Callable[..., Way | None]  # caps that fit a question
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -72,7 +75,7 @@ class Question(Asked):
     is_part: bool = False  # of what is spent on caps: no question by itself
     is_owners: bool = False  # whether that is not for one question, and so not the asker's
     before: tuple[Question, ...] = ()  # what is measured first, on the owner's account
-    again: Callable[[Keeper], Question] | None = None  # the same, once that is known
+    again: Callable[[Keeper, bool], Question] | None = None  # the same, once that is known
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
     @property
@@ -206,6 +209,8 @@ class Question(Asked):
 
     def _meant(self, meaning: list[Any], reading: int) -> Plan | None:
         meaning = former.unmarked(meaning)
+        if any(each.get("cut", [])[-1:] == [CUT_ALIKE] for each in meaning) and not are_all(self.declared):
+            return None  # of a proportion, in which people weigh alike: it tells no count
         is_read = reading == notation.READING or self._groups(reading) == self._groups(notation.READING)
         ways = (notation.READING, reading) if is_read else (reading,)
         if is_read and meaning == self.meaning and (reading == ways[0] or tell_apart(self.plan.values)):
@@ -291,31 +296,43 @@ class Question(Asked):
 
     def release(self) -> Release:
         """Spend the price and get the numbers; asking again is free."""
-        if self.again is not None and self.stored() is None and self._waiting()[1] is None:
+        if self.again is not None and self.is_new:
             return self.measured().release()
         return self._shown(self.answered())
 
-    def measured(self) -> Question:
-        """The same with caps that fit, after what has to be known for them was measured, as far as the budget
-        has room for both."""
+    def measured(self, room: Guarantee | None = None, *, own: bool = True) -> Question:
+        """The same with caps that fit, after what has to be known for them was measured: what is the owner's
+        as far as the budget has room for it beside the question, or beside all that `room` says."""
         if self.again is None:
             return self
-        self.check_affordable()
-        found, before = self, [""]
-        while found.again is not None:
-            found = found.again(self.database)
-            if before == (before := [each.key for each in found.before]):  # there is no room for it
-                return replace(found, again=None, before=())
-            for each in found.before:
-                needed = self.price.amount + each.price.amount if each.is_owners else each.price.amount
-                if needed <= each.database.left.amount:
+        found, tried = self.again(self.database, own), set[str]()
+        if room is None:
+            room = found.still_needed
+            found.check_affordable(room)
+        while todo := [each for each in found.before if each.key not in tried]:
+            owners = [each for each in todo if each.is_owners]
+            for each in owners or todo:  # the owner's first: without them nothing of its own is bought
+                tried.add(each.key)
+                if not each.is_owners:
+                    each.answered()
+                elif room.amount + each.price.amount <= each.database.left.amount:
                     with suppress(BudgetExceeded, PromiseBroken):
                         each.answered()
-        return found
+            found = self.again(self.database, own)
+        return replace(found, again=None, before=())
 
-    def check_affordable(self) -> None:
+    @property
+    def still_needed(self) -> Guarantee:
+        """What of its price is still to be spent: less what its own histograms have cost already."""
+        price, own = self.price, [each for each in self.before if not each.is_owners]
+        if self.for_own is None or not own:
+            return price
+        waiting = sum((each.price.amount for each in own if each._waiting()[1] is None), Fraction(0))
+        return price.of(price.amount - self.for_own.amount + waiting, price.delta)
+
+    def check_affordable(self, needed: Guarantee | None = None) -> None:
         """Refuse what would be refused later, when something is spent already."""
-        keeper, price = self.database, self.price
+        keeper, price = self.database, needed or self.price
         left = keeper.left
         if price.amount > left.amount or price.delta > left.delta:
             whose = repr(keeper.policy.name) if not keeper.analyst else f"the share of {keeper.analyst!r}"
@@ -464,7 +481,7 @@ def joint(
             policy,
             each,
             plan=replace(one, outer=None, beside=()),
-            fits=fits,
+            fits=None if fits is None else partial(fits, own=False),
         )
         for i, one in enumerate(plan.all)
     )

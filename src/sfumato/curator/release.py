@@ -20,7 +20,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.cells import NANO
+from sfumato.queries.cells import CUT_ALIKE, NANO
 from sfumato.queries.measures import Kinds, Selected, cut_of
 from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
@@ -590,10 +590,11 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
 
 def _lost(cut: Shortfall) -> str:
     """What a cap cuts, in words."""
-    if not cut.wrong:
+    if cut.kind == CUT_ALIKE:
+        told = "as if everybody's rows were alike" if cut.mixed else "nothing of that"
         return (
             "People with many rows weigh like those with few: averages and shares are nearly those of the "
-            "average person. The intervals cover that as if everybody's rows were alike."
+            f"average person. The intervals cover {told}."
         )
     part = float(cut.seen * NANO / (1 + cut.seen * NANO))
     much = "less than 1%" if part < 0.01 else f"about {part:.0%}"

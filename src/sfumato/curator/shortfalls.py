@@ -17,6 +17,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from sfumato.curator.linear import Linear
+from sfumato.queries.cells import CUT_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,21 +57,15 @@ def cut_reader(cut: Cuts, whole: Drawn, linear: Linear, tail: Fraction) -> Calla
 
 
 def mixed_reader(
-    cut: Cuts,
-    whole: Drawn,
-    top: Linear,
-    bottom: Linear,
-    ratio: Reader,
-    tail: Fraction,
-    bounds: Ends = (0.0, 1.0),
+    cut: Cuts, whole: Drawn, top: Linear, bottom: Linear, ratio: Reader, tail: Fraction
 ) -> Reader:
     """The interval of a ratio, also as far as people are cut in it who are not like the others: as if the
-    rows of each person were like those of any other. A row lies within the bounds: of a share, 0 and 1."""
+    rows of each person were like those of any other."""
     measures = {r.measure for r in (*top.weights, *bottom.weights)}
     found = cut(next(iter(measures))) if len(measures) == 1 else None
-    if found is None or not (found.mixed or found.in_value):
+    if found is None or not (found.mixed or found.kind == CUT_VALUES):
         return ratio
-    reach = REACH * _deviations(tail)
+    reach, (least, most) = REACH * _deviations(tail), _of_rows(top, bottom)
 
     def within(drawn: Drawn) -> Ends:
         low, high = ratio(drawn)
@@ -78,15 +73,21 @@ def mixed_reader(
         if math.isinf(low) or math.isinf(high) or rows <= 0:
             return low, high
         middle = float(top.at(drawn)) / rows
-        if found.in_value:
+        if found.kind == CUT_VALUES:
             off = reach * found.wrong * NANO * abs(middle)
         else:
             all_ = max(float(bottom.at(whole)) if whole else 0.0, rows)
-            variance = max((bounds[1] - middle) * (middle - bounds[0]), 0.0)
+            variance = max((most - middle) * (middle - least), 0.0)
             off = reach * found.mixed * NANO * math.sqrt(variance * all_ / rows)
         return middle - math.hypot(middle - low, off), middle + math.hypot(high - middle, off)
 
     return within
+
+
+def _of_rows(top: Linear, bottom: Linear) -> Ends:
+    """Between which bounds the ratio of a single row lies: of a share, 0 and 1."""
+    parts = [float(top.weights.get(each, 0) / weight) for each, weight in bottom.weights.items() if weight]
+    return min(parts, default=0.0), max(parts, default=0.0)
 
 
 def beside(radius: Fraction, off: float) -> Fraction:

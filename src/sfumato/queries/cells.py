@@ -40,12 +40,12 @@ class Shortfall:
     wrong: int
     apart: int
     mixed: int
-    in_value: int = 0  # whether it is the value of a row that is cut, and each person has one
+    kind: int = 0  # of what is cut: rows; the values of rows; or rows of which only proportions are asked
 
     @property
     def form(self) -> list[int]:
         """How it is stored: with the integers whose meaning it is a part of."""
-        return [self.seen, self.back, self.wrong, self.apart, self.mixed, self.in_value]
+        return [self.seen, self.back, self.wrong, self.apart, self.mixed, self.kind]
 
     @classmethod
     def read(cls, form: list[int] | None) -> Shortfall | None:
@@ -53,6 +53,7 @@ class Shortfall:
 
 
 NANO = Fraction(1, 10**9)
+CUT_ROWS, CUT_VALUES, CUT_ALIKE = range(3)  # kinds of shortfalls
 
 
 @dataclass(frozen=True, slots=True)
