@@ -371,7 +371,7 @@ def test_what_is_not_cut_alike_is_no_proportion(tmp_path: Path) -> None:
         "SELECT COUNT(*) FILTER (WHERE kind = 'x') / COUNT(*) FILTER (WHERE cents > 100) AS v FROM buys",
         "SELECT SUM(cents) / COUNT(*) AS v FROM buys",
         "SELECT 100.0 * COUNT(*) FILTER (WHERE kind = 'x') / COUNT(*) AS v FROM buys",
-        "SELECT AVG(cents) AS v FROM buys WHERE kind = 'y'",
+        "SELECT AVG(cents) AS v FROM buys",
         "SELECT STDDEV(cents) AS v FROM buys",
     ):
         (truth,) = engine.execute(sql).fetchone() or ()
