@@ -471,6 +471,7 @@ def test_the_cap_and_what_is_added_back_come_near_the_best_cap_in_hindsight(name
     for _ in range(200):
         found = fits.best(released(amounts, 0.075, chance), math.sqrt(2) / price, groups, 10**6)
         assert found is not None
+        assert found[1] is not None
         errors.append(error(found[0], found[1].back / 1e9))
     best = min(error(float(cap), 0) for cap in nodes(18)[1:])
     assert np.mean(errors) <= 4 * best
@@ -486,6 +487,21 @@ def test_the_top_is_seldom_seen_where_nobody_is() -> None:
         assert found is not None
         high += found.top > 10
     assert high <= 10  # 0.05%
+
+
+def test_a_declaration_is_trusted_as_long_as_nobody_is_seen_above_it() -> None:
+    chance = np.random.default_rng(11)
+    honest = np.full(1000, 2.0)
+    for _ in range(50):
+        found = fits.best(released(honest, 0.05, chance), math.sqrt(2) / 0.2, 1, 10**6, 5)
+        assert found is not None
+        assert found[0] <= 5
+        assert found[0] < 5 or found[1] is None  # nothing is cut, nothing added back
+    heavy = np.where(np.arange(20_000) % 20 == 0, 300.0, 2.0)
+    for _ in range(50):
+        found = fits.best(released(heavy, 0.1, chance), math.sqrt(2) / 0.2, 1, 10**6, 5)
+        assert found is not None
+        assert found[0] > 100
 
 
 def test_nobody_and_noise_alone_give_no_cap() -> None:

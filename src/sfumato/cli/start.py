@@ -135,6 +135,10 @@ def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]],
         "[budget]",
         "# The whole budget of this database, for all analysts together. It does not come back.",
         f"epsilon = {_toml(answers.epsilon)}",
+        "",
+        "[measure]",
+        "# For finding out how much people have, so that caps fit the data. Remove it: caps stay as declared.",
+        'share = "10%"',
     ]
     lines += _units({table: unit for table, unit in answers.units.items() if table not in answers.left_out})
     for table, columns in schema.items():

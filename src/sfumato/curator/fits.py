@@ -13,7 +13,7 @@ found on twenty-two tables and scored on others (docs/explanation/tuning.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,11 @@ class Holdings:
     at: NDArray[np.float64]
     unit: float  # of noise, in people
     top: int  # the last node that is believed
+
+    def up_to(self, end: float) -> Holdings:
+        """The same where nobody has so much."""
+        is_below = self.at < end
+        return replace(self, people=self.people * is_below, doubt=self.doubt * is_below)
 
     def kept(self, cap: float) -> float:
         """What people have up to a cap."""
@@ -109,19 +114,27 @@ def _stands_out(people: NDArray[np.float64], top: int, distance: int, unit: floa
     return bool(people[k] >= enough * unit or pair >= (enough + PAIR) * unit)
 
 
-def best(measured: Measured, noise: float, groups: int, most: int) -> tuple[int, Shortfall] | None:
+def best(
+    measured: Measured, noise: float, groups: int, most: int, declared: int | None = None
+) -> tuple[int, Shortfall | None] | None:
     """The cap for a count or a sum in one of so many groups, and what it cuts; None if nobody is seen.
 
-    `noise` is the deviation of a group's noise at a cap of 1; no cap is above `most`.
+    `noise` is the deviation of a group's noise at a cap of 1; no cap is above `most`. Where nobody is seen
+    who has more than is `declared`, nobody is taken to have more: the owner knows more than noise does.
     """
     found = seen(measured)
     if found is None:
         return None
+    is_trusted = declared is not None and found.at[found.top] < 2 * declared
+    if declared is not None and is_trusted:
+        found, most = found.up_to(2 * declared), min(most, declared)
     errors = {cap: _error(found, cap, noise, groups) for cap in _caps(found, most)}
+    if is_trusted and most == declared:
+        errors[most] = (noise * most) ** 2  # nobody is cut
     cap = min(errors, key=errors.__getitem__, default=0)
     if not cap or math.isinf(errors[cap]):
         return None
-    return cap, cut(found, cap)
+    return cap, None if is_trusted and cap == declared else cut(found, cap)
 
 
 def _caps(found: Holdings, most: int) -> list[int]:

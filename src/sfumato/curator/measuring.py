@@ -156,11 +156,23 @@ class Fits:
             (rows,) = found.values()
             return self._below(folded, plan, rows, noise, groups, rest)
 
+        trusted = self._is_trusted(plan)
+
         def fitted(measure: Measure) -> Measure:
-            histogram = found.get(measure)
-            return measure if histogram is None else _fitted(measure, histogram, noise, groups, plan.size)
+            if (histogram := found.get(measure)) is None:
+                return measure
+            return _fitted(measure, histogram, noise, groups, plan.size, trusted=trusted)
 
         return policy, _measuring(self.keeper, fitted), rest
+
+    def _is_trusted(self, plan: Plan) -> bool:
+        """Whether nobody is known to have more rows than is declared, in any table that is read."""
+        for table in capped(self.keeper.policy):
+            rows = self._known(self._rows(table.name), buys=False) if table.name in plan.tables else None
+            holdings = None if rows is None else seen(rows)
+            if holdings is not None and holdings.at[holdings.top] >= 2 * (table.rows_per_person or 1):
+                return False
+        return True
 
     def _as_ratio(self, plan: Plan, spend: Guarantee, known: set[str]) -> Way:
         """Only proportions are asked for. A table's rows, if they are all that is looked at, tell how far
@@ -188,19 +200,21 @@ class Fits:
         if rows is None or holdings is None:
             return policy, self.keeper.measuring, rest
         adds = any(_reads(value, fold) for measure in plan.measures for value in measure.reads)
-        found = best(rows, noise, groups, MOST_ROWS_PER_PERSON) if adds else None
+        found = best(rows, noise, groups, MOST_ROWS_PER_PERSON, scan.rows) if adds else None
         if adds and found is None:
             return policy, self.keeper.measuring, rest
-        cap = min(1 << (holdings.top + ABOVE), MOST_ROWS_PER_PERSON) if found is None else found[0]
+        above = min(1 << (holdings.top + ABOVE), MOST_ROWS_PER_PERSON)
+        cap = max(above, scan.rows or 1) if found is None else found[0]
         tables = [replace(t, rows_per_person=cap) if t.name == scan.table else t for t in policy.tables]
 
         def fitted(measure: Measure) -> Measure:
-            if found is None:
+            lost = None if found is None else found[1]
+            if lost is None:
                 return measure
             if isinstance(measure, Moments) and measure.degree == 1 and _is_count(measure.values[0], fold):
-                return replace(measure, cut=replace(found[1], kind=CUT_VALUES))
+                return replace(measure, cut=replace(lost, kind=CUT_VALUES))
             if isinstance(measure, Sum) and _is_count(measure.value, fold):
-                return replace(measure, cut=found[1])
+                return replace(measure, cut=lost)
             return measure
 
         return replace(policy, tables=tuple(tables)), _measuring(self.keeper, fitted), rest
@@ -267,7 +281,7 @@ class Fits:
         spend = part(owner.policy, table, column)
         return Finding(totals_question(owner, table, column, Fraction(0), spend, MEASURE), True)
 
-    def _known(self, source: Finding) -> Measured | None:
+    def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
         histogram, ledger = source.histogram, self.keeper.ledger
         versions = [ledger.data_version]
@@ -278,7 +292,7 @@ class Fits:
         for version in versions:
             if (stored := wanted.stored(version)) is not None:
                 return as_measured(stored.receipt.price, stored.drawn[0])
-        if not source.is_tables or self._may_measure(histogram):
+        if buys and (not source.is_tables or self._may_measure(histogram)):
             self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
         return None
 
@@ -311,25 +325,29 @@ def _is_count(value: Scalar, fold: Fold) -> bool:
     return isinstance(value, Field) and value.name in names
 
 
-def _fitted(measure: Measure, histogram: Measured, noise: float, groups: int, size: int) -> Measure:
-    """A measure at the cap with the least error."""
+def _fitted(
+    measure: Measure, histogram: Measured, noise: float, groups: int, size: int, *, trusted: bool
+) -> Measure:
+    """A measure at the cap with the least error; for sums, whether people are trusted to have no more rows
+    than is declared."""
     if isinstance(measure, PersonCount):
         found = best(histogram, noise, groups, size)
         if found is None:
             return measure
         return replace(measure, groups=found[0], cut=None if found[0] >= size else found[1])
     if isinstance(measure, Sum):
-        most = MOST_ROWS_PER_PERSON * max(map(abs, measure.row))
         step = _step(measure)
-        found = best(histogram, noise, groups, min(int(most * measure.clamp.step / step), CAP))
-        if found is None:
+        times = step / measure.clamp.step
+        most = int(MOST_ROWS_PER_PERSON * max(map(abs, measure.row)) / times)
+        declared = math.ceil(measure.cap / times) if trusted else None
+        found = best(histogram, noise, groups, min(most, CAP), declared)
+        if found is None or found[1] is None:
             return measure
-        limit = math.ceil(found[0] * step / measure.clamp.step)
-        return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=limit, cut=found[1])
-    found = best(histogram, noise, groups, MOST_ROWS_PER_PERSON)
-    if found is None or not isinstance(measure, Moments):
+        return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=math.ceil(found[0] * times), cut=found[1])
+    if not isinstance(measure, Moments):
         return measure
-    return replace(measure, rows=found[0], cut=found[1])
+    found = best(histogram, noise, groups, MOST_ROWS_PER_PERSON, measure.rows)
+    return measure if found is None else replace(measure, rows=found[0], cut=found[1])
 
 
 def _step(measure: Sum) -> Fraction:
