@@ -137,7 +137,7 @@ def write(database: Path, target: Path, schema: Mapping[str, tuple[Found, ...]],
         f"epsilon = {_toml(answers.epsilon)}",
         "",
         "[measure]",
-        "# For finding out how much people have, so that caps fit the data. Remove it: caps stay as declared.",
+        "# To find out how much people have, so that caps fit the data. Without it caps stay as declared.",
         'share = "10%"',
     ]
     lines += _units({table: unit for table, unit in answers.units.items() if table not in answers.left_out})

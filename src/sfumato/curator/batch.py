@@ -94,6 +94,11 @@ class Batch(Asked):
         return self.database.ledger.price_of(self.spend, self.slack)
 
     @property
+    def still_needed(self) -> Guarantee:
+        """What of its price is still to be spent."""
+        return self.price
+
+    @property
     def apart(self) -> Guarantee:
         """What the questions would cost if they were asked one by one."""
         prices = [question.price for question in self.questions]

@@ -163,7 +163,8 @@ class Explanation:
 
     def _tuned(self) -> list[str]:
         if self.before:
-            told = "The errors here are those without what is measured; with it they are usually smaller."
+            told = "The errors here are those of noise alone, under the declared caps: the answer may have "
+            told += "other caps, and its intervals cover what these cut, too."
             return [f"It is measured how much people have: {'; '.join(self.before)}. {told}"]
         if self.tuning is None:
             return []

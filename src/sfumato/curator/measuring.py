@@ -31,7 +31,7 @@ from sfumato.queries.expressions import Call, Field, fields
 from sfumato.queries.measures import Moments, Octaves, PersonCount, Spread, Sum
 from sfumato.queries.plan import Plan
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
-from sfumato.queries.relations import Fold, Folded, Scan, Where
+from sfumato.queries.relations import Fold, Folded, Join, Scan, Union, Where, folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 OWN = Fraction(3, 10)  # of its price, for a histogram of its own
 PAIRS = 10**6  # the number of a fold of ours, which no text has
 MEASURE = "measure"  # how the history tells what was measured of tables; no SQL begins so
-ABOVE = 3  # octaves above all that is seen
 KEYS = 100  # values of an integer that is taken for a key, and not for something to add up
 
 
@@ -136,6 +135,10 @@ class Fits:
             asked_for = {m: self._source(m, plan, spend) for m in plan.measures}
         elif any(_reads(key.expression, folded) for key in plan.keys):
             return None  # which groups there are would depend on the cap
+        elif not {table.name for table in capped(policy)} & folded.tables:
+            return None
+        elif not any(_reads(value, folded) for measure in plan.measures for value in measure.reads):
+            return self._capped_below(folded, MOST_ROWS_PER_PERSON), self.keeper.measuring, spend
         else:
             asked_for = {plan.measures[0]: self._rows_of(folded.relation, spend)}
         wanted = {m: each for m, each in asked_for.items() if each is not None and (own or each.is_tables)}
@@ -154,14 +157,15 @@ class Fits:
         noise = math.sqrt(2) / price_of_one(plan, rest)
         if folded is not None:
             (rows,) = found.values()
-            return self._below(folded, plan, rows, noise, groups, rest)
+            return self._below(folded, rows, noise, groups, rest)
 
         trusted = self._is_trusted(plan)
 
         def fitted(measure: Measure) -> Measure:
             if (histogram := found.get(measure)) is None:
                 return measure
-            return _fitted(measure, histogram, noise, groups, plan.size, trusted=trusted)
+            rows = _lifted(relation).rows or MOST_ROWS_PER_PERSON
+            return _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted)
 
         return policy, _measuring(self.keeper, fitted), rest
 
@@ -189,26 +193,15 @@ class Fits:
 
         return self.keeper.policy, _measuring(self.keeper, fitted), spend
 
-    def _below(
-        self, fold: Fold, plan: Plan, rows: Measured | None, noise: float, groups: int, rest: Guarantee
-    ) -> Way:
-        """What is made of the rows of each person by herself: then it is these rows that are capped. Where
-        they only stand in conditions, a cap costs nothing, and lies above all that is seen."""
-        policy, scan = self.keeper.policy, fold.relation
-        assert isinstance(scan, Scan)
-        holdings = None if rows is None else seen(rows)
-        if rows is None or holdings is None:
+    def _below(self, fold: Fold, rows: Measured | None, noise: float, groups: int, rest: Guarantee) -> Way:
+        """What is made of the rows of each person by herself: then it is these rows that are capped."""
+        policy, declared = self.keeper.policy, fold.relation.rows
+        found = None if rows is None else best(rows, noise, groups, MOST_ROWS_PER_PERSON, declared)
+        if found is None:
             return policy, self.keeper.measuring, rest
-        adds = any(_reads(value, fold) for measure in plan.measures for value in measure.reads)
-        found = best(rows, noise, groups, MOST_ROWS_PER_PERSON, scan.rows) if adds else None
-        if adds and found is None:
-            return policy, self.keeper.measuring, rest
-        above = min(1 << (holdings.top + ABOVE), MOST_ROWS_PER_PERSON)
-        cap = max(above, scan.rows or 1) if found is None else found[0]
-        tables = [replace(t, rows_per_person=cap) if t.name == scan.table else t for t in policy.tables]
+        cap, lost = found
 
         def fitted(measure: Measure) -> Measure:
-            lost = None if found is None else found[1]
             if lost is None:
                 return measure
             if isinstance(measure, Moments) and measure.degree == 1 and _is_count(measure.values[0], fold):
@@ -217,7 +210,17 @@ class Fits:
                 return replace(measure, cut=lost)
             return measure
 
-        return replace(policy, tables=tuple(tables)), _measuring(self.keeper, fitted), rest
+        return self._capped_below(fold, cap), _measuring(self.keeper, fitted), rest
+
+    def _capped_below(self, fold: Fold, cap: int) -> Policy:
+        """The policy with another cap on the rows that something is made of by person. Where they only stand
+        in conditions any cap is free: it adds no noise."""
+        policy, scan = self.keeper.policy, fold.relation
+        while isinstance(scan, Where):
+            scan = scan.relation
+        assert isinstance(scan, Scan)
+        tables = (replace(t, rows_per_person=cap) if t.name == scan.table else t for t in policy.tables)
+        return replace(policy, tables=tuple(tables))
 
     # Histograms ---------------------------------------------------------------------------------------
 
@@ -228,8 +231,10 @@ class Fits:
         if table not in capped(policy):
             table = None
         own = spend.amount * OWN
+        if any(field.name in dict(folds_of(relation)) for value in measure.reads for field in fields(value)):
+            return None  # what is made of each person's rows is bounded as it is declared
         match measure:
-            case Moments():
+            case Moments() if (_lifted(relation).rows or 0) > (measure.rows or 0):
                 if table is not None and all(_column(each, table) for each in measure.values):
                     found = self._rows(table.name)
                     if found.histogram.query.asked.amount >= own:
@@ -262,13 +267,13 @@ class Fits:
         price = share.of(share.amount, Fraction(0))
         return Finding(planned(self.keeper, own.histogram.sql, own.histogram.plan, price), False)
 
-    def _rows_of(self, scan: Relation, spend: Guarantee) -> Finding:
-        """Of how many rows of a table what is made of them by person is made."""
-        assert isinstance(scan, Scan)
-        found = self._rows(scan.table)
-        if found.histogram.query.asked.amount >= spend.amount * OWN:
-            return found
-        return self._own(scan, Octaves(None, None, 0, ROWS), spend)
+    def _rows_of(self, inner: Relation, spend: Guarantee) -> Finding:
+        """Of how many rows what is made of them by person is made."""
+        if isinstance(inner, Scan):
+            found = self._rows(inner.table)
+            if found.histogram.query.asked.amount >= spend.amount * OWN:
+                return found
+        return self._own(inner, Octaves(None, None, 0, ROWS), spend)
 
     def _rows(self, name: str) -> Finding:
         owner = self.keeper.owner
@@ -297,19 +302,35 @@ class Fits:
         return None
 
     def _may_measure(self, histogram: Question) -> bool:
-        """Whether the owner's share has room for it, whatever the policy said when the others were bought."""
+        """Whether the owner's share has room for it, whatever the policy said when the others were bought; or
+        it was bought, and waits."""
         policy = self.keeper.policy
+        if not histogram.is_new:
+            return True
         spent = measured_so_far(self.keeper) + histogram.query.guarantee().amount
         return spent <= policy.budget.amount * policy.measure
+
+
+def _lifted(relation: Relation) -> Relation:
+    """The same relation where people may have any number of rows in tables: what bounds them then is how it
+    is made."""
+    if isinstance(relation, Scan):
+        return relation if (relation.rows or 1) == 1 else replace(relation, rows=MOST_ROWS_PER_PERSON)
+    if isinstance(relation, Union):
+        return replace(relation, parts=tuple((_lifted(each), columns) for each, columns in relation.parts))
+    if isinstance(relation, Join):
+        return replace(relation, left=_lifted(relation.left), right=_lifted(relation.right))
+    return replace(relation, relation=_lifted(relation.relation))
 
 
 def _folded(relation: Relation) -> Fold | None:
     """What is made of the rows of a table by person, if that is asked about."""
     while isinstance(relation, Where):
         relation = relation.relation
-    if isinstance(relation, Fold) and not relation.by and isinstance(relation.relation, Scan):
-        return relation
-    return None
+    inner = relation.relation if isinstance(relation, Fold) and not relation.by else None
+    while isinstance(inner, Where):
+        inner = inner.relation
+    return relation if isinstance(relation, Fold) and isinstance(inner, Scan) else None
 
 
 def _reads(value: Scalar, fold: Fold) -> bool:
@@ -326,7 +347,14 @@ def _is_count(value: Scalar, fold: Fold) -> bool:
 
 
 def _fitted(
-    measure: Measure, histogram: Measured, noise: float, groups: int, size: int, *, trusted: bool
+    measure: Measure,
+    histogram: Measured,
+    noise: float,
+    groups: int,
+    size: int,
+    rows: int,
+    *,
+    trusted: bool,
 ) -> Measure:
     """A measure at the cap with the least error; for sums, whether people are trusted to have no more rows
     than is declared."""
@@ -346,7 +374,7 @@ def _fitted(
         return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=math.ceil(found[0] * times), cut=found[1])
     if not isinstance(measure, Moments):
         return measure
-    found = best(histogram, noise, groups, MOST_ROWS_PER_PERSON, measure.rows)
+    found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), measure.rows)
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
 
 
@@ -377,7 +405,7 @@ def _in_ratio(measure: Measure, price: float, groups: int, holdings: Holdings | 
         alike = replace(cut(holdings, cap), back=0, wrong=0, apart=0, kind=CUT_ALIKE)
     if isinstance(measure, Spread):
         return replace(measure, rows=cap)
-    return measure if cap == measure.rows and holdings is None else replace(measure, rows=cap, cut=alike)
+    return replace(measure, rows=cap, cut=alike)
 
 
 def _column(value: Scalar, table: DeclaredTable) -> DeclaredColumn | None:

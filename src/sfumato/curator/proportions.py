@@ -75,7 +75,7 @@ def _counted(expression: Expression) -> set[int] | None:
             return {released.measure for _, released in terms}
         case Arithmetic("*", Number(), other) | Arithmetic("*" | "/", other, Number()):
             return _counted(other)
-        case Arithmetic("+" | "-", left, Number()):  # one row more or less, as for a sample, is no matter
+        case Arithmetic("-", left, Number(value)) if value == 1:  # one row less, as for a sample
             return _counted(left)
         case Arithmetic("+" | "-", left, right):
             parts = _counted(left), _counted(right)

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sfumato.budget.ledger.shares import of
 from sfumato.curator import names, texts
 from sfumato.curator.above import check_above, public_tables
 from sfumato.curator.asked import Asked, Stored, meaning_of, shown
@@ -33,7 +34,7 @@ from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
 
-CAPS = tuple(math.ceil(x * 2**k) for k in range(21) for x in (1.0, 1.5))  # that may fit
+CAPS = (*(math.ceil(x * 2**k) for k in range(20) for x in (1.0, 1.5)), 10**6)  # that may fit
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Question(Asked):
     policy: Policy | None = None  # that it was asked under
     fitting: Policy | None = None  # the same with caps that we chose
     tuned_for: Guarantee | None = None  # what was spent on caps that fit it
-    for_own: Guarantee | None = None  # what of its price went into histograms of its own
+    for_own: Guarantee | None = None  # what of its price is for histograms of its own
+    bought: Guarantee | None = None  # what of that was spent just now
     is_part: bool = False  # of what is spent on caps: no question by itself
     is_owners: bool = False  # whether that is not for one question, and so not the asker's
     before: tuple[Question, ...] = ()  # what is measured first, on the owner's account
@@ -305,7 +307,7 @@ class Question(Asked):
         as far as the budget has room for it beside the question, or beside all that `room` says."""
         if self.again is None:
             return self
-        found, tried = self.again(self.database, own), set[str]()
+        found, tried, bought = self.again(self.database, own), set[str](), Fraction(0)
         if room is None:
             room = found.still_needed
             found.check_affordable(room)
@@ -314,12 +316,13 @@ class Question(Asked):
             for each in owners or todo:  # the owner's first: without them nothing of its own is bought
                 tried.add(each.key)
                 if not each.is_owners:
-                    each.answered()
+                    bought += each.answered().receipt.charged.amount
                 elif room.amount + each.price.amount <= each.database.left.amount:
                     with suppress(BudgetExceeded, PromiseBroken):
                         each.answered()
             found = self.again(self.database, own)
-        return replace(found, again=None, before=())
+        spent = self.price.of(bought, Fraction(0)) if bought else None
+        return replace(found, again=None, before=(), bought=spent)
 
     @property
     def still_needed(self) -> Guarantee:
@@ -335,7 +338,8 @@ class Question(Asked):
         keeper, price = self.database, needed or self.price
         left = keeper.left
         if price.amount > left.amount or price.delta > left.delta:
-            whose = repr(keeper.policy.name) if not keeper.analyst else f"the share of {keeper.analyst!r}"
+            share = of(keeper.analyst, {each.name: each for each, _ in keeper.ledger.shares()})
+            whose = repr(keeper.policy.name) if share is None else f"the share of {share.name!r}"
             raise keeper.ledger.exceeded(whose, price, left, keeper.ledger.more)
         check_least(keeper.policy, [self.whole])
         if told := self.breaks:
@@ -343,7 +347,7 @@ class Question(Asked):
 
     def _shown(self, stored: Stored) -> Release:
         (release,) = shown(self.database, stored)
-        return self._beside_public(replace(release, caps=self.tuned_for or self.for_own))
+        return self._beside_public(replace(release, caps=self.tuned_for, own=self.bought))
 
     @property
     def stands_alone(self) -> bool:

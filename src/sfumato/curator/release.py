@@ -85,6 +85,7 @@ class Release:
     public: tuple[ShownTable, ...] = ()  # of public tables that stand beside them there
     caps: Guarantee | None = None  # what was spent before it on caps that fit its question
     together: Guarantee | None = None  # what all of them cost, if there are several
+    own: Guarantee | None = None  # what of its price went into histograms of its own
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -288,7 +289,10 @@ class Release:
     @property
     def cost(self) -> Guarantee:
         """Charged by asking now: zero if the question was paid before."""
-        return self.receipt.charged
+        charged = self.receipt.charged
+        if self.own is None or not charged.amount:
+            return charged
+        return charged.of(charged.amount + self.own.amount, charged.delta)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -311,6 +315,7 @@ class Release:
         if self.cost.amount == 0:
             return f"Free: answered from receipt {number}, already paid. {left}"
         caps = "" if self.caps is None else f" for the question, after {self.caps} for its caps"
+        caps = caps if self.own is None else f", {self.own} of it to find a cap that fits"
         return f"Charged {self.cost} (receipt {number}-{self.receipt.head[:SEEN]}){caps}. {left}"
 
     def text(self, level: str | float | Fraction = LEVEL) -> str:
@@ -565,8 +570,8 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
     notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
     if lost := [each for measure in plan.measures if (each := cut_of(measure)) is not None]:
-        told = f"about {_percent(level)} of them contain the true number"
-        notes[0] = f"Intervals cover noise and, as far as it was measured, what is cut: {told}{together}."
+        told = f"about {_percent(level)} of them contain the true number, but for what is not covered"
+        notes[0] = f"Intervals cover noise and, as far as it was measured, what caps cut: {told}{together}."
         notes += dict.fromkeys(map(_lost, lost))
     if plan.today is not None:
         told = f"The current date is {plan.today} here; on another day this is a new question"

@@ -448,7 +448,7 @@ class Desk:
         if await self.read(has_changed, asked[0].database):
             await self.open_anew(asked[0].database)
             raise _Outdated
-        self._check_deadline(*(each.plan for each in questions))
+        self._check_deadline(*(each.plan for each in questions for _ in range(each.releases)))
         return await self._new(caller, asked[0].database, batch, retried, together, *wanted)
 
     def _check_deadline(self, *plans: Plan) -> None:

@@ -101,7 +101,7 @@ class Retried:
                     "reading of its SQL has changed, so it can no longer be shown under this key. Nothing "
                     "more was spent. Ask under another key: that is a new question."
                 )
-            price, left = self.asked.price, self.asked.database.left
+            price, left = self.asked.still_needed, self.asked.database.left
             if price.amount > left.amount or price.delta > left.delta or self.asked.breaks:
                 return self.asked.release()  # refused: then the key stands for nothing
             self._note(version)
