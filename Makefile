@@ -21,6 +21,7 @@ test: $(READY) tools
 	$(BIN)/python benchmarks/accounting.py --smoke
 	$(BIN)/python benchmarks/audit.py --smoke
 	$(BIN)/python benchmarks/sql.py --smoke
+	$(BIN)/python benchmarks/accuracy.py --smoke
 	$(BIN)/python benchmarks/utility.py --smoke
 	$(BIN)/python benchmarks/guessing.py --smoke
 	$(BIN)/python benchmarks/server.py --smoke

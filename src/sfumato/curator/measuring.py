@@ -356,8 +356,8 @@ def _fitted(
     *,
     trusted: bool,
 ) -> Measure:
-    """A measure at the cap with the least error; for sums, whether people are trusted to have no more rows
-    than is declared."""
+    """A measure at the cap with the least error; where it is `trusted`, nobody is taken to have more rows than
+    is declared."""
     if isinstance(measure, PersonCount):
         found = best(histogram, noise, groups, size)
         if found is None:
@@ -374,7 +374,8 @@ def _fitted(
         return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=math.ceil(found[0] * times), cut=found[1])
     if not isinstance(measure, Moments):
         return measure
-    found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), measure.rows)
+    declared = measure.rows if trusted else None
+    found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), declared)
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
 
 
