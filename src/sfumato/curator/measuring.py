@@ -356,8 +356,8 @@ def _fitted(
     *,
     trusted: bool,
 ) -> Measure:
-    """A measure at the cap with the least error; where it is `trusted`, nobody is taken to have more rows than
-    is declared."""
+    """A measure at the cap with the least error; where the declared one is `trusted`, nobody is taken to have
+    more rows."""
     if isinstance(measure, PersonCount):
         found = best(histogram, noise, groups, size)
         if found is None:
