@@ -99,12 +99,6 @@ def _whole_units(currency: Guarantee, amount: Fraction) -> Guarantee:
     return currency.of(Fraction(math.floor(amount * FINEST), FINEST), Fraction(0))
 
 
-def measured_so_far(keeper: Keeper) -> Fraction:
-    """What tables have cost the owner, whatever the policy said then."""
-    entries = [each for each in keeper.ledger.history() if each.question.startswith(f"{MEASURE} ")]
-    return sum((each.price.amount for each in entries), Fraction(0))
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Where it is told how much people have of something: in a table's histogram, or in a question's own."""
@@ -307,7 +301,7 @@ class Fits:
         policy = self.keeper.policy
         if not histogram.is_new:
             return True
-        spent = measured_so_far(self.keeper) + histogram.query.guarantee().amount
+        spent = self.keeper.ledger.spent_on(f"{MEASURE} ") + histogram.query.guarantee().amount
         return spent <= policy.budget.amount * policy.measure
 
 

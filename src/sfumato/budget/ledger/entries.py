@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,3 +117,8 @@ def hashed(before: str, facts: Row) -> str:
 def units(price: Guarantee) -> tuple[int, int]:
     """In whole units, rounded down: prices are whole already, and budgets are not passed by a part of one."""
     return math.floor(price.amount * UNIT), math.floor(price.delta * FINE)
+
+
+def draw_of(text: str) -> Draw:
+    """A draw as it was stored."""
+    return tuple(tuple(y if isinstance(y, str) else int(y) for y in vector) for vector in json.loads(text))

@@ -36,6 +36,7 @@ from sfumato.budget.ledger import record, shares, subjects
 from sfumato.budget.ledger.bodies import DataBody
 from sfumato.budget.ledger.chain import Chain, Wish
 from sfumato.budget.ledger.entries import FIRST_DIALECT, SECOND, Draw, Entry, Kept, Receipt, Record
+from sfumato.budget.ledger.entries import draw_of as _draw
 from sfumato.budget.ledger.entries import units as in_units
 from sfumato.budget.ledger.queue import Queue
 from sfumato.budget.ledger.shelf import Charged, Shelf, reading_of
@@ -163,9 +164,8 @@ class Ledger:
         A charge for the same key, the same spend and the same meaning on the same data is returned, not
         repeated: if it is still unredeemed the caller may redeem it, and if not, `keep` hands out what was
         kept. `slack` is what a spend without a pure epsilon may take of delta, `asked` the price that was
-        asked for every part of it, if that is not what it costs. `units` says whose neighbours it is about;
-        `tables` how each table that is read says whose its rows are, which must not change; `reading` how the
-        question was understood, `dialect` in which SQL it was written.
+        asked for every part, if that is not what it costs. `units`: whose neighbours it is about; `tables`:
+        how each that is read says whose its rows are, which must not change; `reading`, `dialect`: its SQL's.
         """
         price = self.price_of(spend, slack)
         if analyst:
@@ -300,6 +300,11 @@ class Ledger:
         """What a spend costs here: by the filter of this ledger's currency."""
         return filters.price(spend, self.total.of(Fraction(0), slack))
 
+    @_plainly
+    def spent_on(self, beginning: str) -> Fraction:
+        """What the charges of this database came to whose words begin so."""
+        return Fraction(self._shelf.spent_on(beginning, self.name), UNIT)
+
     # What is left -------------------------------------------------------------------------------------
 
     @property
@@ -385,14 +390,13 @@ class Ledger:
 
     @_plainly
     def _charges(self) -> tuple[tuple[Record, ...], set[str]]:
-        """As they stand, and which are redeemed; understanding them takes long, and nobody waits for it."""
+        """As they stand, and which are redeemed; to understand them takes long, and nobody waits for it."""
         topics = self.store.read("SELECT topic FROM entries WHERE kind = 'release'")
         return tuple(self.chain.lines("charge", "restored")), {topic.split("/")[1] for (topic,) in topics}
 
     @_plainly
     def open_charges(self, after: int) -> tuple[int, tuple[OpenCharge, ...]]:
-        """The last number there is, and the charges of this database after a number whose release is not
-        stored."""
+        """The last number there is, and the charges of this database after one that were never released."""
         return self.chain.last().number, self._shelf.open_charges(after, self.name)
 
     @_plainly
@@ -430,8 +434,8 @@ class Ledger:
     def known(self, *names: str) -> set[str]:
         """Who of them has a share, is in one, or has spent something."""
         given = {name for share in self.chain.shares().values() for name in (share.name, *share.members)}
-        spent = "SELECT 1 FROM entries WHERE who = ? LIMIT 1"
-        return {name for name in names if name in given or (name and self.store.read(spent, (name,)))}
+        sql = "SELECT 1 FROM entries WHERE who = ? LIMIT 1"
+        return {name for name in names if name in given or (name and self.store.read(sql, (name,)))}
 
     def retire(self, name: str) -> None:
         """Say that another policy on this ledger will not be opened again: neither its total nor its promises
@@ -534,8 +538,8 @@ class Ledger:
     @_plainly
     def charged(self, key: str, *, version: int) -> bool:
         """Whether this question was ever charged for, about the data of a version."""
-        found = (self.chain.found(key, version),)
-        return bool(self.store.read("SELECT number FROM entries WHERE found = ? LIMIT 1", found))
+        sql, found = "SELECT number FROM entries WHERE found = ? LIMIT 1", self.chain.found(key, version)
+        return bool(self.store.read(sql, (found,)))
 
     def glance(self) -> int | None:
         """How many entries there are, without waiting: None if somebody in this process is writing.
@@ -794,7 +798,3 @@ class _Ticket:
 def _tell(tickets: list[_Ticket], answers: list[Wish]) -> None:
     for ticket, answer in zip(tickets, answers, strict=True):
         ticket.answer = answer
-
-
-def _draw(text: str) -> Draw:
-    return tuple(tuple(y if isinstance(y, str) else int(y) for y in vector) for vector in json.loads(text))

@@ -115,6 +115,7 @@ class Shelf:
         self.chain = chain
         self._looked = 0  # up to which entry readings were looked for
         self._readings: set[int] = set()
+        self._spent_on: dict[str, tuple[int, int]] = {}  # up to which entry, and how much
 
     def stored(self, keys: Sequence[str], version: int | None) -> Iterator[tuple[Charged, str]]:
         """Charges for any of these keys, the dearest first, and what was drawn for them."""
@@ -171,6 +172,19 @@ class Shelf:
             if body["question"] == question and body["database"] == name and reading_of(body) in readings
             if reading_of(body) < NOTED or body.get("dialect", FIRST_DIALECT) == dialect
         )
+
+    def spent_on(self, beginning: str, name: str) -> int:
+        """What the charges of a database came to whose words begin so; each is looked at once."""
+        last, (looked, amount) = self.chain.last().number, self._spent_on.get(beginning, (0, 0))
+        if last > looked:
+            sql = "SELECT amount, body FROM entries WHERE kind = 'charge' AND number > ? AND number <= ?"
+            pattern = f'%"question":"{beginning}%'
+            for cost, body in self.chain.store.read(f"{sql} AND body LIKE ?", (looked, last, pattern)):
+                told = json.loads(body)
+                if told["question"].startswith(beginning) and told["database"] == name:
+                    amount += cost
+            self._spent_on[beginning] = last, amount
+        return amount
 
     def open_charges(self, after: int, name: str) -> tuple[OpenCharge, ...]:
         """The charges of a database after a number whose release is not stored."""
