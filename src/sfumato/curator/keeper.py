@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.exact.coins import Coins
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.asking import Measuring
+    from sfumato.queries.declared import Measured
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Watched
@@ -45,6 +46,7 @@ class Keeper:
         self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self.source, self.coins = source, coins
         self.names = Names.of(policy, ledger.path)
+        self.measured: dict[str, Measured] = {}  # what is known of tables, by what it was bought as
         self.judges = judges_of(policy, source.counted)
         known = ledger.promises()
         ledger.promise(tuple(judge.as_known(known) for judge in self.judges))

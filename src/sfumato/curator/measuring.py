@@ -227,8 +227,9 @@ class Fits:
         own = spend.amount * OWN
         if any(field.name in dict(folds_of(relation)) for value in measure.reads for field in fields(value)):
             return None  # what is made of each person's rows is bounded as it is declared
+        most = _lifted(relation).rows or 1
         match measure:
-            case Moments() if (_lifted(relation).rows or 0) > (measure.rows or 0):
+            case Moments() if most > (measure.rows or 0):
                 if table is not None and all(_column(each, table) for each in measure.values):
                     found = self._rows(table.name)
                     if found.histogram.query.asked.amount >= own:
@@ -237,14 +238,14 @@ class Fits:
                 if len(measure.values) == 1 and not measure.nulls and not measure.values[0].domain.required:
                     there = Where(relation, call("not", call("is null", measure.values[0])))
                 return self._own(there, Octaves(None, None, 0, ROWS), spend)
-            case Sum(value, clamp) if measure.limit is None and not measure.centre:
+            case Sum(value, clamp) if most > 1 and measure.limit is None and not measure.centre:
                 column = None if table is None else _column(value, table)
                 if table is not None and column is not None and column in added_up(table):
                     found = self._totals(table, column)
                     if found.histogram.query.asked.amount >= own:
                         return found
                 return self._own(relation, Octaves(value, clamp, 0, TOTALS), spend)
-            case PersonCount(value, most) if not plan.private_keys and most < plan.size:
+            case PersonCount(value, groups) if not plan.private_keys and groups < plan.size:
                 if value is not None:
                     relation = Where(relation, call("not", call("is null", value)))
                 pairs = Fold(PAIRS, relation, tuple(key.expression for key in plan.keys), ())
@@ -283,6 +284,8 @@ class Fits:
     def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
         histogram, ledger = source.histogram, self.keeper.ledger
+        if source.is_tables and (known := self.keeper.measured.get(histogram.key)) is not None:
+            return known
         versions = [ledger.data_version]
         wanted = histogram
         if source.is_tables:
@@ -290,7 +293,10 @@ class Fits:
             wanted = replace(histogram, query=replace(histogram.query, asked=ledger.least.of(Fraction(0))))
         for version in versions:
             if (stored := wanted.stored(version)) is not None:
-                return as_measured(stored.receipt.price, stored.drawn[0])
+                found = as_measured(stored.receipt.price, stored.drawn[0])
+                if source.is_tables:  # it is the same for good
+                    self.keeper.measured[histogram.key] = found
+                return found
         if buys and (not source.is_tables or self._may_measure(histogram)):
             self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
         return None

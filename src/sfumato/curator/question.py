@@ -29,12 +29,10 @@ from sfumato.queries.cells import CUT_ALIKE
 from sfumato.queries.made import public_rows
 from sfumato.queries.measures import measured
 from sfumato.queries.notation import tell_apart
-from sfumato.queries.relations import folds_of
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
 
-CAPS = (*(math.ceil(x * 2**k) for k in range(20) for x in (1.0, 1.5)), 10**6)  # that may fit
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
 if TYPE_CHECKING:
@@ -219,28 +217,11 @@ class Question(Asked):
             return self.plan
         if self.fitting is None or self.statement is None:
             return None
-        for policy in self._policies():
-            for way in dict.fromkeys(ways):  # casts were left out of some values
-                values = self.statement.plan(policy, self.database.measuring, reading=way).values
-                if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
-                    return self.statement.plan(policy, lambda *_, found=measures: found, reading=way)
+        for way in dict.fromkeys(ways):  # casts were left out of some values
+            values = self.statement.plan(self.fitting, self.database.measuring, reading=way).values
+            if tell_apart(values) and (measures := measured(meaning, with_bases(values))) is not None:
+                return self.statement.plan(self.fitting, lambda *_, found=measures: found, reading=way)
         return None
-
-    def _policies(self) -> Iterator[Policy]:
-        """Under which policies an answer to it may be stored: with the caps that fit today, as declared, and,
-        where something is made of each person's rows, with any caps that may have fitted then."""
-        assert self.fitting is not None
-        yield self.fitting
-        policy = self.policy
-        if policy is None or not policy.measure or not any(folds_of(self.declared.relation)):
-            return
-        yield policy
-        for cap in CAPS:
-            tables = (
-                replace(t, rows_per_person=cap) if t.rows_per_person and t.name in self.declared.tables else t
-                for t in policy.tables
-            )
-            yield replace(policy, tables=tuple(tables))
 
     # What becomes of it -------------------------------------------------------------------------------
 
