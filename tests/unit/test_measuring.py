@@ -413,6 +413,24 @@ def test_what_is_made_of_some_of_a_persons_rows_has_a_histogram_of_these(tmp_pat
     assert db.sql(sql, epsilon="5").release().rows()[0]["v"] == pytest.approx(truth, rel=0.2)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT AVG(s) AS v FROM (SELECT person, SUM(cents) AS s FROM buys GROUP BY person) AS q",
+        "SELECT COUNT(*) AS v FROM (SELECT person, SUM(cents) AS s FROM buys GROUP BY 1) AS q WHERE s > 9",
+        "SELECT SUM(n) AS v FROM (SELECT person, COUNT(cents) AS n FROM buys GROUP BY 1) AS q",
+        "SELECT SUM(n * n * n) AS v FROM (SELECT person, COUNT(*) AS n FROM buys GROUP BY 1) AS q",
+        "SELECT VARIANCE(n) AS v FROM (SELECT person, COUNT(*) AS n FROM buys GROUP BY 1) AS q",
+    ],
+)
+def test_other_totals_of_a_person_stay_as_they_are_declared(tmp_path: Path, sql: str) -> None:
+    db = opened(tmp_path)
+    release = db.sql(sql, epsilon="0.5").release()
+    assert spent(db) == [(sql, "0.5")]
+    plain = opened(tmp_path, measure="").sql(sql, epsilon="0.5")
+    assert plain.release().rows() == release.rows()
+
+
 def test_an_owners_histogram_that_was_only_charged_is_finished(tmp_path: Path) -> None:
     """Also where the share has no room for another one."""
     db = opened(tmp_path, total="10")

@@ -127,12 +127,14 @@ class Fits:
             return self._as_ratio(plan, spend, known)
         if folded is None:
             asked_for = {m: self._source(m, plan, spend) for m in plan.measures}
-        elif any(_reads(key.expression, folded) for key in plan.keys):
-            return None  # which groups there are would depend on the cap
+        elif any(_reads(key.expression, folded) for key in plan.keys) or not _counts(folded):
+            return None  # which groups there are would depend on the cap; of sums a cap on rows says little
         elif not {table.name for table in capped(policy)} & folded.tables:
             return None
         elif not any(_reads(value, folded) for measure in plan.measures for value in measure.reads):
             return self._capped_below(folded, MOST_ROWS_PER_PERSON), self.keeper.measuring, spend
+        elif not all(_adds_counts(measure, folded) for measure in plan.measures):
+            return None  # of powers and products a cap cuts more than of their parts
         else:
             asked_for = {plan.measures[0]: self._rows_of(folded.relation, spend)}
         wanted = {m: each for m, each in asked_for.items() if each is not None and (own or each.is_tables)}
@@ -331,6 +333,20 @@ def _folded(relation: Relation) -> Fold | None:
     while isinstance(inner, Where):
         inner = inner.relation
     return relation if isinstance(relation, Fold) and isinstance(inner, Scan) else None
+
+
+def _counts(fold: Fold) -> bool:
+    """Whether all that is made of a person's rows is their number."""
+    return bool(fold.folds) and all(each == Folded("count", None) for each in fold.folds)
+
+
+def _adds_counts(measure: Measure, fold: Fold) -> bool:
+    """Whether it adds up how many rows people have, or does not look at that."""
+    if not any(_reads(value, fold) for value in measure.reads):
+        return True
+    if isinstance(measure, Moments):
+        return len(measure.values) == 1 and measure.degree <= 1 and _is_count(measure.values[0], fold)
+    return isinstance(measure, Sum) and _is_count(measure.value, fold)
 
 
 def _reads(value: Scalar, fold: Fold) -> bool:

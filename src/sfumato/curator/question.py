@@ -500,8 +500,9 @@ def asked(
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
         plan = statement.plan(fitting, keeper.measuring)
     elif fits is not None and (way := fits(plan, spend)) is not None:
-        fitting, measuring, rest = way
-        plan = statement.plan(fitting, measuring)
+        fits_it, measuring, rest = way
+        with suppress(QueryRefused):  # under another cap a number may become too large
+            plan, fitting = statement.plan(fits_it, measuring), fits_it
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}
