@@ -571,6 +571,16 @@ def test_the_top_is_seldom_seen_where_nobody_is() -> None:
     assert high <= 10  # 0.05%
 
 
+def test_a_cap_adds_nothing_so_the_lower_end_stays_near(tmp_path: Path) -> None:
+    """What is not seen lies above the number, not below it; but not where values have both signs."""
+    db = opened(tmp_path)
+    for row in db.sql("SELECT kind, COUNT(*) AS n FROM buys GROUP BY kind", epsilon="0.5").release().rows():
+        assert row["n"] - row["n_low"] <= row["n_high"] - row["n"]
+        assert row["n_low"] > 0
+    (row,) = db.sql("SELECT SUM(cents) AS s FROM buys", epsilon="0.5").release().rows()
+    assert row["s"] - row["s_low"] == pytest.approx(row["s_high"] - row["s"], rel=0.01)
+
+
 def test_a_declaration_is_trusted_as_long_as_nobody_is_seen_above_it() -> None:
     chance = np.random.default_rng(11)
     honest = np.full(1000, 2.0)

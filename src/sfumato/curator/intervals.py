@@ -30,7 +30,7 @@ from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
-from sfumato.queries.cells import CUT_VALUES, NANO
+from sfumato.queries.cells import CUT_ROWS, CUT_VALUES, NANO
 from sfumato.queries.measures import Spread, cut_of
 from sfumato.queries.shown import (
     Arithmetic,
@@ -95,6 +95,17 @@ class Errors:
     def cut(self, measure: int) -> Shortfall | None:
         """What is known of people above the cap of a measure."""
         return cut_of(self.measures[measure])
+
+    def _as_drawn(self, expression: Expression) -> Linear | None:
+        """A sum of what is never negative, without what is added back; None if it is not one."""
+        terms = expression.terms if isinstance(expression, Weighted) else ()
+        measures = {released.measure for _, released in terms}
+        if len(measures) != 1 or any(weight < 0 for weight, _ in terms):
+            return None
+        (i,) = measures
+        cut = self.cut(i)
+        is_signed = self.measures[i].least < 0 or cut is None or cut.kind != CUT_ROWS
+        return None if is_signed else Linear(Fraction(0), {r: weight for weight, r in terms})
 
     def _weights(self, terms: Iterable[tuple[Fraction, Released]]) -> dict[Released, Fraction]:
         """What released integers count for in a sum of them, with what is added back.
@@ -166,11 +177,15 @@ class Errors:
             radius = self.radius(linear.weights, tail)
 
             off = cut_reader(self.cut, self.whole, linear, tail)
+            bare = None if off is None else self._as_drawn(expression)
 
             def around(drawn: Sequence[Sequence[int]]) -> Ends:
                 middle = linear.at(drawn)
                 reach = radius if off is None else beside(radius, off(drawn))
-                return _float_down(middle - reach), _float_up(middle + reach)
+                low = middle - reach
+                if bare is not None:  # a cap takes away, and adds nothing
+                    low = max(low, bare.at(drawn) - radius)
+                return _float_down(low), _float_up(middle + reach)
 
             return around
         if ratio is not None:

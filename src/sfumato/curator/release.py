@@ -596,7 +596,7 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
 def _lost(cut: Shortfall) -> str:
     """What a cap cuts, in words."""
     if cut.kind == CUT_ALIKE:
-        told = "as if everybody's rows were alike" if cut.mixed else "nothing of that"
+        told = "that as if everybody's rows were alike" if cut.mixed else "nothing of that"
         return (
             "People with many rows weigh like those with few: averages and shares are nearly those of the "
             f"average person. The intervals cover {told}."
