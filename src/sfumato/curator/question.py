@@ -74,7 +74,7 @@ class Question(Asked):
     bought: Guarantee | None = None  # what of that was spent just now
     is_part: bool = False  # of what is spent on caps: no question by itself
     is_owners: bool = False  # whether that is not for one question, and so not the asker's
-    before: tuple[Question, ...] = ()  # what is measured first, on the owner's account
+    before: tuple[Question, ...] = ()  # histograms that are bought first
     again: Callable[[Keeper, bool], Question] | None = None  # the same, once that is known
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
