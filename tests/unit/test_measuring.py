@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ import sfumato as sf
 from sfumato.budget import Share
 from sfumato.curator import fits, measuring
 from sfumato.curator.caps import nodes
+from sfumato.curator.shortfalls import settled_cut
 from sfumato.errors import BudgetExceeded, PolicyError
 from sfumato.exact.secret import unseal
-from sfumato.mechanisms import Guarantee
-from sfumato.queries.cells import PARTS
+from sfumato.mechanisms import DiscreteLaplace, Guarantee
+from sfumato.queries.cells import CUT_ALIKE, CUT_MEANS, PARTS, Shortfall
 from sfumato.queries.declared import Measured
 
 if TYPE_CHECKING:
@@ -606,3 +608,67 @@ def test_nobody_and_noise_alone_give_no_cap() -> None:
     huge = Measured(Fraction(1), (*(0,) * 21, 10**12 * PARTS))
     found = fits.best(huge, 1.0, 1, 10**6)
     assert found is None or found[0] <= 10**6
+
+
+# Averages where people with many rows are different -------------------------------------------------------
+
+DEARER = (
+    "SELECT p AS person, CASE WHEN p % 3 = 0 THEN 'x' WHEN p % 3 = 1 THEN 'y' ELSE 'z' END AS kind, "
+    "CASE WHEN p % 8 = 0 THEN 3000 + p % 900 ELSE 300 + p % 90 END AS cents, DATE '2024-01-01' AS day "
+    "FROM (SELECT p, UNNEST(range(CASE WHEN p % 8 = 0 THEN 40 ELSE 2 END)) AS n "
+    "FROM range(6000) AS r(p)) AS q"
+)
+
+
+def dearer(folder: Path, rows: str) -> Database:
+    with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE buys AS {rows}")
+        connection.execute("CREATE TABLE people AS SELECT i AS person, 'a' AS town FROM range(6000) AS r(i)")
+    (folder / "shop.toml").write_text(
+        POLICY.format(total="100", measure=MEASURE).replace("low = -500", "low = 0"), encoding="utf-8"
+    )
+    return sf.open(folder / "shop.toml")
+
+
+def test_an_average_is_that_of_rows_though_people_with_many_are_different(tmp_path: Path) -> None:
+    db = dearer(tmp_path, DEARER)
+    truth = dict(duckdb.execute(f"SELECT kind, AVG(cents) FROM ({DEARER}) GROUP BY kind").fetchall())
+    release = db.sql("SELECT kind, AVG(cents) AS m FROM buys GROUP BY kind", epsilon="2").release()
+    assert [told for told, _ in spent(db)][:2] == ["measure buys: rows", "measure buys: cents"]
+    for row in release.rows():  # two rows of each person would make it about 800; it is about 2,600
+        assert row["m"] == pytest.approx(truth[row["kind"]], rel=0.15)
+        assert row["m_low"] <= truth[row["kind"]] <= row["m_high"]
+    assert any("adjusts averages by" in note for note in release.notes())
+    again = sf.open(tmp_path / "shop.toml")
+    assert again.sql(
+        "SELECT kind, AVG(cents) AS m FROM buys GROUP BY kind", epsilon="2"
+    ).release().rows() == (release.rows())
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        DEARER.replace("ELSE 'z' END", "ELSE 'other' END"),  # groups that nobody declared
+        DEARER.replace("ELSE 300 + p % 90 END", "WHEN n = 0 THEN NULL ELSE 300 + p % 90 END"),
+    ],
+)
+def test_an_average_is_not_adjusted_where_the_rows_are_not_those_that_were_measured(
+    tmp_path: Path, rows: str
+) -> None:
+    release = dearer(tmp_path, rows).sql("SELECT kind, AVG(cents) AS m FROM buys GROUP BY kind", epsilon="2")
+    notes = release.release().notes()
+    assert any("People with many rows weigh like those with few: averages" in note for note in notes)
+
+
+def test_a_mean_that_is_near_the_one_that_is_known_stays_nearly_as_it_is() -> None:
+    cut = Shortfall(0, 0, 20_000_000, 0, 0, CUT_ALIKE, 500_000_000, 10_000)
+    noise = DiscreteLaplace(scale=Fraction(2000))
+    alike = settled_cut(cut, (5_120_000, 5_120_000), 1024, noise, 3)
+    assert (alike.kind, alike.back) == (CUT_MEANS, 0)
+    assert alike.wrong < 10_000_000
+    far = settled_cut(replace(cut, mean=700_000_000), (5_120_000, 5_120_000), 1024, noise, 3)
+    assert far.back == pytest.approx(400_000_000, rel=0.02)
+    assert settled_cut(cut, (512_000, 512_000), 1024, noise, 3) is cut  # far fewer rows than were measured
+    assert settled_cut(cut, (100, -50), 1024, noise, 3) is cut
+    assert Shortfall.read(cut.form) == cut
+    assert Shortfall(1, 2, 3, 4, 5, 2).form == [1, 2, 3, 4, 5, 2]  # as before there were means

@@ -16,6 +16,7 @@ from sfumato.curator.path import Bill, pay
 from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Release
 from sfumato.curator.repairs import is_repaired
+from sfumato.curator.shortfalls import settled
 from sfumato.errors import Halted
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.units import about, declared
@@ -367,7 +368,8 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
         end = start + len(query.steps)
         gains = keeper.said.gains(query, about(plan, keeper.policy), paid=True)
         facts = (stored.receipt, keeper.left, keeper.analyst, gains)
-        releases.append(Release(keeper.policy.name, plan, query, stored.drawn[start:end], *facts))
+        drawn = stored.drawn[start:end]
+        releases.append(Release(keeper.policy.name, settled(plan, query, drawn), query, drawn, *facts))
         start = end
     return tuple(releases)
 

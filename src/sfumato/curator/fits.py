@@ -25,6 +25,7 @@ from sfumato.queries.cells import PARTS, Shortfall
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sfumato.queries.cells import Clamp
     from sfumato.queries.declared import Measured
 
 CLEAR, JUMP, CERTAIN = 3.0, 2.5, 13.0  # in units of noise: believed next to what is believed; more an octave
@@ -73,6 +74,11 @@ class Holdings:
         """How far off that may be, for the noise: one standard deviation."""
         above = np.maximum(self.at[: self.top + 1] - cap, 0)
         return math.sqrt(2) * self.unit * float(np.sqrt((above**2).sum()))
+
+    @property
+    def off(self) -> float:
+        """How far off all of what they have may be, in one standard deviation."""
+        return math.hypot(self.deviation(0.0), self.unseen(0.0))
 
     def unseen(self, cap: float, power: int = 1) -> float:
         """How far off it may be for people who are too few to be seen."""
@@ -179,6 +185,17 @@ def cut(found: Holdings, cap: float) -> Shortfall:
     apart = math.sqrt(found.lost(cap, 2) + WIDER * found.unseen(cap, 2))
     parts = (lost / kept, back / kept, wrong / kept, apart / kept, _mixed(found, cap))
     return Shortfall(*map(_nano, parts))
+
+
+def with_mean(alike: Shortfall, rows: Holdings, totals: Holdings, cap: int, clamp: Clamp) -> Shortfall:
+    """The same with the mean of all rows, from how many of them people have and how much in sum."""
+    all_, whole = rows.kept(math.inf), totals.kept(math.inf)
+    if all_ <= rows.unit or whole <= totals.unit:
+        return alike
+    over = whole - clamp.least * all_  # what they have beyond the least value, in steps
+    off = math.hypot(rows.off / all_, totals.off / whole) * whole / max(over, 1.0)
+    part = over / all_ / clamp.width
+    return replace(alike, mean=_nano(part), rows=round(rows.kept(cap)), wrong=_nano(off))
 
 
 def _mixed(found: Holdings, cap: float) -> float:

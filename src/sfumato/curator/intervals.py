@@ -30,7 +30,7 @@ from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
-from sfumato.queries.cells import CUT_ROWS, CUT_VALUES, NANO
+from sfumato.queries.cells import CUT_MEANS, CUT_ROWS, CUT_VALUES, NANO
 from sfumato.queries.measures import Spread, cut_of
 from sfumato.queries.shown import (
     Arithmetic,
@@ -117,7 +117,7 @@ class Errors:
         cuts = {r.measure: cut for r in found if (cut := self.cut(r.measure)) is not None and cut.back}
         for measure, cut in cuts.items():
             back = cut.back * NANO
-            if cut.kind != CUT_VALUES:
+            if cut.kind not in (CUT_VALUES, CUT_MEANS):
                 found |= {r: weight * (1 + back) for r, weight in found.items() if r.measure == measure}
                 continue
             low, high = Released(measure, 0), Released(measure, 1)

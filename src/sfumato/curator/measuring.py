@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
-from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen
+from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen, with_mean
 from sfumato.curator.proportions import are_all
 from sfumato.curator.question import FINEST, asked, planned
 from sfumato.curator.tuning import as_measured, rows_question, totals_question
@@ -183,11 +183,27 @@ class Fits:
             rows = self._known(self._rows(relation.table))
         groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
         holdings = None if rows is None else seen(rows)
+        totals = {m: self._totals_in(m, relation, known) for m in plan.measures}
 
         def fitted(measure: Measure) -> Measure:
-            return _in_ratio(measure, price, groups, holdings)
+            return _in_ratio(measure, price, groups, holdings, totals.get(measure))
 
         return self.keeper.policy, _measuring(self.keeper, fitted), spend
+
+    def _totals_in(self, measure: Measure, relation: Relation, known: set[str]) -> Holdings | None:
+        """How much people have of what is averaged, if that is a whole column of what is not negative."""
+        table = self.keeper.policy.table(relation.table) if isinstance(relation, Scan) else None
+        if table is None or table.name not in known or not isinstance(measure, Moments):
+            return None
+        if (measure.degree, len(measure.values), measure.nulls) != (1, 1, False):
+            return None
+        column, (clamp,) = _column(measure.values[0], table), measure.clamps
+        if column not in added_up(table) or column is None or clamp.least < 0:
+            return None
+        if (clamp.low, clamp.high, clamp.exponent) != (column.low, column.high, column.exponent):
+            return None
+        totals = self._known(self._totals(table, column))
+        return None if totals is None else seen(totals)
 
     def _below(self, fold: Fold, rows: Measured | None, noise: float, groups: int, rest: Guarantee) -> Way:
         """What is made of the rows of each person by herself: then it is these rows that are capped."""
@@ -409,8 +425,11 @@ def _measuring(keeper: Keeper, fitted: Callable[[Measure], Measure]) -> Measurin
     return measuring
 
 
-def _in_ratio(measure: Measure, price: float, groups: int, holdings: Holdings | None) -> Measure:
-    """A measure of which only proportions are asked: people weigh alike in it, or nearly."""
+def _in_ratio(
+    measure: Measure, price: float, groups: int, holdings: Holdings | None, totals: Holdings | None
+) -> Measure:
+    """A measure of which only proportions are asked: people weigh alike in it, or nearly. If rows and
+    `totals` are known, so is the mean over all rows."""
     if not isinstance(measure, (Moments, Spread)) or measure.rows is None:
         return measure
     if holdings is None or not isinstance(measure, Moments):
@@ -420,6 +439,8 @@ def _in_ratio(measure: Measure, price: float, groups: int, holdings: Holdings | 
     else:
         cap = best_in_ratio(holdings, math.sqrt(2) / price, groups, MOST_ROWS_PER_PERSON)
         alike = replace(cut(holdings, cap), back=0, wrong=0, apart=0, kind=CUT_ALIKE)
+        if totals is not None:
+            alike = with_mean(alike, holdings, totals, cap, measure.clamps[0])
     if isinstance(measure, Spread):
         return replace(measure, rows=cap)
     return replace(measure, rows=cap, cut=alike)

@@ -209,7 +209,7 @@ class Question(Asked):
 
     def _meant(self, meaning: list[Any], reading: int) -> Plan | None:
         meaning = former.unmarked(meaning)
-        if any(each.get("cut", [])[-1:] == [CUT_ALIKE] for each in meaning) and not are_all(self.declared):
+        if any(each.get("cut", [])[5:6] == [CUT_ALIKE] for each in meaning) and not are_all(self.declared):
             return None  # of a proportion, in which people weigh alike: it tells no count
         is_read = reading == notation.READING or self._groups(reading) == self._groups(notation.READING)
         ways = (notation.READING, reading) if is_read else (reading,)
@@ -442,7 +442,8 @@ class Joint(Question):
     def _shown(self, stored: Stored) -> Release:
         by_name = shown(self.database, stored)
         first, *others = [by_name[self._order.index(i)] for i in range(len(self.parts))]
-        whole = replace(first, plan=self.plan, beside=tuple(others), together=stored.receipt.price)
+        plan = replace(self.plan, measures=first.plan.measures)  # as what was drawn for all of it tells
+        whole = replace(first, plan=plan, beside=tuple(others), together=stored.receipt.price)
         return self._beside_public(whole)
 
 

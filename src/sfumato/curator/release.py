@@ -20,7 +20,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
-from sfumato.queries.cells import CUT_ALIKE, NANO
+from sfumato.queries.cells import CUT_ALIKE, CUT_MEANS, NANO
 from sfumato.queries.measures import Kinds, Selected, cut_of
 from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
@@ -600,6 +600,13 @@ def _lost(cut: Shortfall) -> str:
         return (
             "People with many rows weigh like those with few: averages and shares are nearly those of the "
             f"average person. The intervals cover {told}."
+        )
+    if cut.kind == CUT_MEANS:
+        part = float(cut.back * NANO)
+        told = "by less than 1%" if abs(part) < 0.01 else f"by {abs(part):.0%} {'up' if part > 0 else 'down'}"
+        return (
+            "People with many rows weigh like those with few. What is known of their rows and totals adjusts "
+            f"averages {told}, in all groups alike, and the intervals cover how sure that is."
         )
     part = float(cut.seen * NANO / (1 + cut.seen * NANO))
     much = "less than 1%" if part < 0.01 else f"about {part:.0%}"

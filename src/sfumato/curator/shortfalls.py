@@ -11,19 +11,27 @@ Post-processing of released numbers: floats are allowed. A normal law is close e
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from sfumato.curator.linear import Linear
-from sfumato.queries.cells import CUT_VALUES
+from sfumato.mechanisms import Additive
+from sfumato.mechanisms.mechanism import Symmetric
+from sfumato.queries.cells import CUT_ALIKE, CUT_MEANS, CUT_VALUES
+from sfumato.queries.measures import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sfumato.budget import Draw
+    from sfumato.curator.calibrate import Calibration
     from sfumato.curator.linear import Ends, Reader
+    from sfumato.mechanisms import Line
     from sfumato.queries.cells import Shortfall
+    from sfumato.queries.plan import Plan
 
     Drawn = Sequence[Sequence[int]]
     Cuts = Callable[[int], Shortfall | None]
@@ -31,6 +39,10 @@ if TYPE_CHECKING:
 REACH = 1.046  # how much wider than a normal law's the interval of what was cut is
 RAREST = 1e-12
 NANO = 1e-9
+# of averages whose rows and totals are known: how often people with many rows are taken to be different, by
+# how much of the mean (one standard deviation), and how well it must be known to say so
+DIFFERENT, BY, KNOWN = 0.3, 0.5, 0.3
+OTHERS = 0.05  # of the rows may be missing in the groups, or have no value
 
 
 def cut_reader(cut: Cuts, whole: Drawn, linear: Linear, tail: Fraction) -> Callable[[Drawn], float] | None:
@@ -56,6 +68,55 @@ def cut_reader(cut: Cuts, whole: Drawn, linear: Linear, tail: Fraction) -> Calla
     return off
 
 
+def settled(plan: Plan, query: Calibration, drawn: Draw) -> Plan:
+    """The plan with averages made right, as far as the histograms that were released before tell that people
+    with many rows are different: by what all groups together came to under the cap."""
+    measures = []
+    for measure, step, integers in zip(plan.measures, query.steps, drawn, strict=True):
+        cut = measure.cut if isinstance(measure, Moments) else None
+        if cut is not None and cut.rows and isinstance(step.mechanism, Additive):
+            assert isinstance(measure, Moments)
+            cells = [sum(map(int, integers[i :: measure.cells])) for i in (0, 1)]
+            groups = len(integers) // measure.cells
+            there = settled_cut(cut, cells, measure.whole, step.mechanism.noise, groups)
+            measure = replace(measure, cut=there)
+        measures.append(measure)
+    return replace(plan, measures=tuple(measures))
+
+
+def settled_cut(cut: Shortfall, cells: Sequence[int], one: int, noise: Line, groups: int) -> Shortfall:
+    """What is added to the values of rows, by the mean they have under the cap and the one that is known.
+
+    That people with many rows are different is likely if both lie apart by more than either may be off:
+    the mean of what is then believed, and its deviation, of a law that is a point or normal.
+    """
+    (low, high), off = cells, math.sqrt(groups) * noise_deviation(noise)
+    rows = (low + high) / one
+    if low + high <= 10 * off or high <= 10 * off:
+        return cut
+    others = abs(rows / cut.rows - 1)
+    here, known = high / (low + high), cut.mean * NANO
+    unsure = math.hypot(cut.wrong * NANO, off / high, others / 2)
+    if others > OTHERS + 3 * (off / (low + high) + cut.wrong * NANO) or unsure > KNOWN:
+        return cut
+    apart = known / here - 1
+    wide = math.hypot(unsure, BY)
+    surely = DIFFERENT * math.exp(-((apart / wide) ** 2) / 2) / wide
+    other = (1 - DIFFERENT) * math.exp(-((apart / unsure) ** 2) / 2) / unsure
+    chance = surely / (surely + other) if surely + other else 1.0
+    share = (BY / wide) ** 2
+    back = chance * share * apart
+    squares = chance * (share * unsure**2 + (share * apart) ** 2) - back**2
+    wrong = math.sqrt(max(squares, 0.0)) / max(1 + back, KNOWN)
+    return replace(cut, back=round(back / NANO), wrong=round(wrong / NANO), kind=CUT_MEANS)
+
+
+def noise_deviation(noise: Line) -> float:
+    """The standard deviation of a law."""
+    assert isinstance(noise, Symmetric)
+    return math.sqrt(noise.variance)
+
+
 def mixed_reader(
     cut: Cuts, whole: Drawn, top: Linear, bottom: Linear, ratio: Reader, tail: Fraction
 ) -> Reader:
@@ -63,7 +124,7 @@ def mixed_reader(
     rows of each person were like those of any other."""
     measures = {r.measure for r in (*top.weights, *bottom.weights)}
     found = cut(next(iter(measures))) if len(measures) == 1 else None
-    if found is None or not (found.mixed or found.kind == CUT_VALUES):
+    if found is None or not (found.mixed or found.kind in (CUT_VALUES, CUT_MEANS)):
         return ratio
     reach, (least, most) = REACH * _deviations(tail), _of_rows(top, bottom)
 
@@ -73,12 +134,13 @@ def mixed_reader(
         if math.isinf(low) or math.isinf(high) or rows <= 0:
             return low, high
         middle = float(top.at(drawn)) / rows
-        if found.kind == CUT_VALUES:
+        off = 0.0
+        if found.kind in (CUT_VALUES, CUT_MEANS):
             off = reach * found.wrong * NANO * abs(middle)
-        else:
+        if found.kind in (CUT_ALIKE, CUT_MEANS):
             all_ = max(float(bottom.at(whole)) if whole else 0.0, rows)
             variance = max((most - middle) * (middle - least), 0.0)
-            off = reach * found.mixed * NANO * math.sqrt(variance * all_ / rows)
+            off = math.hypot(off, reach * found.mixed * NANO * math.sqrt(variance * all_ / rows))
         return middle - math.hypot(middle - low, off), middle + math.hypot(high - middle, off)
 
     return within

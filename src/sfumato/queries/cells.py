@@ -33,6 +33,10 @@ class Shortfall:
     for all groups alike (one standard deviation), and for each of them by `apart` times the root of its part,
     since heavy people are not spread evenly. In a ratio both parts are cut alike, and what is left is `mixed`
     times the deviation of a row: some people weigh less in it than their rows would.
+
+    Where the totals of an average are known, too, `mean` is the average of all rows, as the part of the way
+    from the least value to the greatest, and `rows` are left below the cap if each has a value; `wrong` is
+    then how far off that mean may be, in parts of itself.
     """
 
     seen: int
@@ -41,11 +45,14 @@ class Shortfall:
     apart: int
     mixed: int
     kind: int = 0  # of what is cut: rows; the values of rows; or rows of which only proportions are asked
+    mean: int = 0
+    rows: int = 0
 
     @property
     def form(self) -> list[int]:
         """How it is stored: with the integers whose meaning it is a part of."""
-        return [self.seen, self.back, self.wrong, self.apart, self.mixed, self.kind]
+        known = [self.mean, self.rows] if self.rows else []
+        return [self.seen, self.back, self.wrong, self.apart, self.mixed, self.kind, *known]
 
     @classmethod
     def read(cls, form: list[int] | None) -> Shortfall | None:
@@ -54,6 +61,7 @@ class Shortfall:
 
 NANO = Fraction(1, 10**9)
 CUT_ROWS, CUT_VALUES, CUT_ALIKE = range(3)  # kinds of shortfalls
+CUT_MEANS = 3  # proportions whose mean was made right by what is known of it: never stored
 
 
 @dataclass(frozen=True, slots=True)
