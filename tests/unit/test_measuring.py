@@ -349,18 +349,18 @@ def test_without_noise_every_answer_is_the_engines(tmp_path: Path) -> None:
 
 def test_a_proportion_never_answers_a_count(tmp_path: Path) -> None:
     """Both are made of the same vector; but of a proportion, people weigh alike in it."""
-    db = opened(tmp_path, total="1000")
+    db = opened(tmp_path, total="10000")
     truth = dict(duckdb.execute(f"SELECT kind, COUNT(cents) FROM ({ROWS}) GROUP BY kind").fetchall())
-    db.sql("SELECT kind, AVG(cents) FROM buys GROUP BY kind", epsilon="3").release()
+    db.sql("SELECT kind, AVG(cents) FROM buys GROUP BY kind", epsilon="60").release()
     again = db.sql(
-        "SELECT kind, SUM(cents) AS s, COUNT(cents) AS c FROM buys GROUP BY kind", epsilon="3"
+        "SELECT kind, SUM(cents) AS s, COUNT(cents) AS c FROM buys GROUP BY kind", epsilon="60"
     ).release()
     assert again.cost.amount > 0
     assert {row["kind"]: row["c"] for row in again.rows()} == pytest.approx(truth, rel=0.05)
-    free = db.sql("SELECT kind, AVG(cents) AS v FROM buys GROUP BY kind", epsilon="3").release()
+    free = db.sql("SELECT kind, AVG(cents) AS v FROM buys GROUP BY kind", epsilon="60").release()
     assert free.cost.amount == 0  # either serves it
     kept = db.sql(
-        "SELECT kind, AVG(cents) AS v FROM buys GROUP BY kind HAVING COUNT(cents) > 5000", epsilon="3"
+        "SELECT kind, AVG(cents) AS v FROM buys GROUP BY kind HAVING COUNT(cents) > 5000", epsilon="60"
     ).release()
     assert {row["kind"] for row in kept.rows()} == {kind for kind, count in truth.items() if count > 5000}
 
@@ -447,7 +447,7 @@ def test_an_owners_histogram_that_was_only_charged_is_finished(tmp_path: Path) -
 
 
 def test_what_is_not_cut_alike_is_no_proportion(tmp_path: Path) -> None:
-    db = opened(tmp_path, total="100000")
+    db = opened(tmp_path, total="10000000")
     engine = duckdb.connect()
     engine.execute(f"CREATE TABLE buys AS {ROWS}")
     for sql in (
@@ -459,7 +459,8 @@ def test_what_is_not_cut_alike_is_no_proportion(tmp_path: Path) -> None:
         "SELECT STDDEV(cents) AS v FROM buys",
     ):
         (truth,) = engine.execute(sql).fetchone() or ()
-        assert db.sql(sql, epsilon="2000").release().rows()[0]["v"] == pytest.approx(truth, rel=2e-3), sql
+        release = db.sql(sql, epsilon="200000").release()  # the noise of squares is far below what is allowed
+        assert release.rows()[0]["v"] == pytest.approx(truth, rel=2e-3), sql
 
 
 def test_conditions_on_what_a_person_has_are_not_cut_off(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
 from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen, with_mean
 from sfumato.curator.proportions import are_all
-from sfumato.curator.question import FINEST, asked, planned
+from sfumato.curator.question import FINEST, Size, Way, asked, planned
 from sfumato.curator.tuning import as_measured, rows_question, totals_question
-from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, Shortfall
+from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, NANO, Shortfall
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Call, Field, fields
 from sfumato.queries.measures import Moments, Octaves, PersonCount, Spread, Sum
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from sfumato.curator.fits import Holdings
     from sfumato.curator.keeper import Keeper
-    from sfumato.curator.question import Question, Way
+    from sfumato.curator.question import Question
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Measured
@@ -61,11 +61,20 @@ def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True
     question = asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
     if not fits.missing:
         return question
-    before = tuple(fits.missing.values())
-    for_own = question.for_own or fits.for_own
     return replace(
-        question, before=before, for_own=for_own, again=lambda who, own: ask(who, statement, spend, own)
+        question,
+        before=tuple(fits.missing.values()),
+        for_own=question.for_own or fits.for_own,
+        again=lambda who, own: ask(who, statement, spend, own),
+        guessed=lambda: guessed(keeper, statement, spend, own),
     )
+
+
+def guessed(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True) -> Question:
+    """A question as it is likely to be once its histogram is bought: as if people had as much of it as they
+    have rows, or values in sum, in its table. It is never asked, only looked at."""
+    fits = Fits(keeper, guesses=True)
+    return asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
 
 
 def capped(policy: Policy) -> list[DeclaredTable]:
@@ -114,6 +123,7 @@ class Fits:
     keeper: Keeper
     missing: dict[str, Question] = field(default_factory=dict)
     for_own: Guarantee | None = None  # what is, or was, spent on histograms of the question
+    guesses: bool = False  # whether a table's histogram stands in for one of its own that is not bought
 
     def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
         """How a question is asked with caps that fit; None as long as nothing is known that helps. Without
@@ -132,7 +142,8 @@ class Fits:
         elif not {table.name for table in capped(policy)} & folded.tables:
             return None
         elif not any(_reads(value, folded) for measure in plan.measures for value in measure.reads):
-            return self._capped_below(folded, MOST_ROWS_PER_PERSON), self.keeper.measuring, spend
+            lifted = self._capped_below(folded, MOST_ROWS_PER_PERSON)
+            return Way(lifted, self.keeper.measuring, spend)
         elif not all(_adds_counts(measure, folded) for measure in plan.measures):
             return None  # of powers and products a cap cuts more than of their parts
         else:
@@ -146,7 +157,7 @@ class Fits:
             wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
             self.for_own = spend.of(share.amount * count, Fraction(0))
             rest = spend.of(spend.amount - share.amount * count, spend.delta)
-        found = {m: self._known(each) for m, each in wanted.items()}
+        found = {m: self._known(each) or self._stand_in(m, relation) for m, each in wanted.items()}
         if any(found[m] is None and not each.is_tables for m, each in wanted.items()):
             return None
         groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
@@ -155,15 +166,17 @@ class Fits:
             (rows,) = found.values()
             return self._below(folded, rows, noise, groups, rest)
 
-        trusted = self._is_trusted(plan)
+        trusted, sizes = self._is_trusted(plan), dict[object, Size | None]()
 
         def fitted(measure: Measure) -> Measure:
             if (histogram := found.get(measure)) is None:
                 return measure
             rows = _lifted(relation).rows or MOST_ROWS_PER_PERSON
-            return _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted)
+            fits = _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted)
+            sizes[fits] = _size(fits, histogram)
+            return fits
 
-        return policy, _measuring(self.keeper, fitted), rest
+        return Way(policy, _measuring(self.keeper, fitted), rest, sizes.get)
 
     def _is_trusted(self, plan: Plan) -> bool:
         """Whether nobody is known to have more rows than is declared, in any table that is read."""
@@ -188,7 +201,13 @@ class Fits:
         def fitted(measure: Measure) -> Measure:
             return _in_ratio(measure, price, groups, holdings, totals.get(measure))
 
-        return self.keeper.policy, _measuring(self.keeper, fitted), spend
+        def size(measure: Measure) -> Size | None:
+            if holdings is None or not isinstance(measure, Moments):
+                return None
+            mean = float(measure.cut.mean * NANO) if measure.cut is not None and measure.cut.rows else None
+            return Size(holdings.kept(measure.rows or 1), mean)
+
+        return Way(self.keeper.policy, _measuring(self.keeper, fitted), spend, size)
 
     def _totals_in(self, measure: Measure, relation: Relation, known: set[str]) -> Holdings | None:
         """How much people have of what is averaged, if that is a whole column of what is not negative."""
@@ -209,8 +228,8 @@ class Fits:
         """What is made of the rows of each person by herself: then it is these rows that are capped."""
         policy, declared = self.keeper.policy, fold.relation.rows
         found = None if rows is None else best(rows, noise, groups, MOST_ROWS_PER_PERSON, declared)
-        if found is None:
-            return policy, self.keeper.measuring, rest
+        if found is None or rows is None:
+            return Way(policy, self.keeper.measuring, rest)
         cap, lost = found
 
         def fitted(measure: Measure) -> Measure:
@@ -222,7 +241,18 @@ class Fits:
                 return replace(measure, cut=lost)
             return measure
 
-        return self._capped_below(fold, cap), _measuring(self.keeper, fitted), rest
+        def size(measure: Measure) -> Size | None:
+            holdings = seen(rows)
+            if holdings is None or not isinstance(measure, Moments):
+                return None
+            people = float(holdings.people[1:].sum())
+            if measure.degree != 1 or not _is_count(measure.values[0], fold):
+                return Size(people)
+            (clamp,) = measure.clamps
+            mean = holdings.kept(cap) / max(people, 1.0) / float(clamp.step) - clamp.least
+            return Size(people, min(max(mean / clamp.width, 0.0), 1.0))
+
+        return Way(self._capped_below(fold, cap), _measuring(self.keeper, fitted), rest, size)
 
     def _capped_below(self, fold: Fold, cap: int) -> Policy:
         """The policy with another cap on the rows that something is made of by person. Where they only stand
@@ -298,6 +328,18 @@ class Fits:
         owner = self.keeper.owner
         spend = part(owner.policy, table, column)
         return Finding(totals_question(owner, table, column, Fraction(0), spend, MEASURE), True)
+
+    def _stand_in(self, measure: Measure, relation: Relation) -> Measured | None:
+        """What is known of the table that a question is about, where only a guess is wanted."""
+        tables = [each for each in capped(self.keeper.policy) if each.name in relation.tables]
+        if not self.guesses or len(tables) != 1:
+            return None
+        column = _column(measure.value, tables[0]) if isinstance(measure, Sum) else None
+        if not isinstance(measure, Sum):
+            return self._known(self._rows(tables[0].name), buys=False)
+        if column is None or column not in added_up(tables[0]):
+            return None
+        return self._known(self._totals(tables[0], column), buys=False)
 
     def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
@@ -409,6 +451,21 @@ def _fitted(
     declared = measure.rows if trusted else None
     found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), declared)
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
+
+
+def _size(measure: Measure, histogram: Measured) -> Size | None:
+    """About how much there is of what a measure adds up, under its cap, by a histogram of it."""
+    found = seen(histogram)
+    if found is None:
+        return None
+    if isinstance(measure, PersonCount):
+        return Size(found.kept(measure.groups))
+    if isinstance(measure, Moments):
+        return Size(found.kept(measure.rows or 1))
+    if not isinstance(measure, Sum) or measure.row[0] < 0:
+        return None  # of what has both signs it is not known how much is left
+    times = float(_step(measure) / measure.clamp.step)
+    return Size(found.kept(math.inf if measure.limit is None else measure.limit / times) * times)
 
 
 def _step(measure: Sum) -> Fraction:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import Value
+    from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
@@ -51,8 +52,27 @@ if TYPE_CHECKING:
     from sfumato.queries.statement import Statement
     from sfumato.sources.answers import Compiled
 
-    Way = tuple[Policy, Measuring, Guarantee]  # under which a question is asked, and at which price
-    Fitting = Callable[..., Way | None]  # caps that fit a question
+    Sizing = Callable[[Measure], "Size | None"]
+    Fitting = Callable[..., "Way | None"]  # caps that fit a question
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """About how much there is of what a measure counts, under its cap, in all groups together; and where the
+    mean of it lies, as the part of the way between its bounds."""
+
+    amount: float
+    mean: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Under which policy a question is asked, how it is measured, at which price; and what is known of it."""
+
+    policy: Policy
+    measuring: Measuring
+    spend: Guarantee
+    size: Sizing | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -76,6 +96,8 @@ class Question(Asked):
     is_owners: bool = False  # whether that is not for one question, and so not the asker's
     before: tuple[Question, ...] = ()  # histograms that are bought first
     again: Callable[[Keeper, bool], Question] | None = None  # the same, once that is known
+    guessed: Callable[[], Question] | None = None  # the same, as it is likely to be then
+    size: Sizing | None = None  # what is known of what it counts
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
     @property
@@ -497,13 +519,13 @@ def asked(
                 "tune", "with several questions", "tune first (db.tune), or ask each by itself"
             )
         return joint(keeper, statement, policy, spend, plan, fits)
-    fitting, rest = resolve(policy, plan, spend), spend
+    fitting, rest, size = resolve(policy, plan, spend), spend, None
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
         plan = statement.plan(fitting, keeper.measuring)
     elif fits is not None and (way := fits(plan, spend)) is not None:
-        fits_it, measuring, rest = way
+        rest, size = way.spend, way.size
         with suppress(QueryRefused):  # under another cap a number may become too large
-            plan, fitting = statement.plan(fits_it, measuring), fits_it
+            plan, fitting = statement.plan(way.policy, way.measuring), way.policy
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}
@@ -512,7 +534,7 @@ def asked(
         if rest is not spend:  # the rest of it went into a histogram
             own = spend.of(spend.amount - rest.amount, Fraction(0))
             found = replace(found, query=replace(found.query, asked=spend), for_own=own)
-        return replace(found, **facts, declared=first, tuned_for=tuned_for)
+        return replace(found, **facts, declared=first, tuned_for=tuned_for, size=size)
     except RecursionError:
         raise too_deep(statement.written) from None
 
