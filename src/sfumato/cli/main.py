@@ -39,12 +39,20 @@ _DIALECT = click.option(
     metavar="NAME",
     help="Of the question: duckdb (default), postgres, bigquery, tsql, mysql or snowflake.",
 )
+_WITHIN = [
+    click.option(
+        "--within",
+        metavar="ERROR",
+        help='Instead of a price: the error the numbers may have at 95%, such as 50, 2% or "n=50, mean=2%".',
+    ),
+    click.option("--most", metavar="E", help="With --within: what the question may cost at most."),
+]
 _TUNE = click.option("--tune", metavar="PART", help="Spend this part of the price on choosing caps.")
 
 
 def priced(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that name a price."""
-    for option in reversed(_PRICE):
+    """The options that name a price, or the error that it shall buy."""
+    for option in reversed([*_PRICE, *_WITHIN]):
         command = option(command)
     return command
 
@@ -175,6 +183,8 @@ def sql(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    within: str | None,
+    most: str | None,
     tune: str | None,
     dialect: str,
     analyst: str,
@@ -188,8 +198,17 @@ def sql(
     """
     sf.Release.check_level(level)  # before anything is charged
     question = opened(policy, analyst=analyst).sql(
-        sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune, dialect=dialect
+        sql,
+        epsilon=epsilon,
+        rho=rho,
+        delta=delta,
+        tune=tune,
+        within=within,
+        most=most,
+        dialect=dialect,
     )
+    if question.wished and not as_json:
+        click.echo(f"Within {question.wished}", err=True)  # before it is spent
     with working("asking the database"):
         release = question.release()
     if as_json:
@@ -215,6 +234,8 @@ def explain(
     epsilon: str | None,
     rho: str | None,
     delta: str | None,
+    within: str | None,
+    most: str | None,
     tune: str | None,
     dialect: str,
     analyst: str,
@@ -224,7 +245,14 @@ def explain(
     """What a question would cost and how exact it would be. Free; no row is read."""
     database = opened(policy, analyst=analyst)
     explanation = database.sql(
-        sql, epsilon=epsilon, rho=rho, delta=delta, tune=tune, dialect=dialect
+        sql,
+        epsilon=epsilon,
+        rho=rho,
+        delta=delta,
+        tune=tune,
+        within=within,
+        most=most,
+        dialect=dialect,
     ).explain()
     if as_json:
         print_json(explanation.as_dict())

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sfumato.curator.face import Level
+    from sfumato.curator.within import Within
     from sfumato.mechanisms.guarantee import Number
 
 LEVEL = "0.95"
@@ -209,14 +211,17 @@ class RemoteDatabase:
         rho: Number | None = None,
         delta: Number | None = None,
         tune: Number | None = None,
+        within: Within | None = None,
+        most: Number | None = None,
         parameters: Sequence[Any] = (),
         dialect: str = "",
     ) -> RemoteQuestion:
         """A question at a price; asked when you call `release()`. `parameters` are for $1, $2, ...; the text
-        may be in another `dialect`."""
+        may be in another `dialect`. Instead of a price, say `within` which error it may have."""
         given = {"epsilon": _text(epsilon), "rho": _text(rho), "delta": _text(delta)}
-        price = given if any(given.values()) else self.price
-        body = {"sql": sql, **price, "tune": _text(tune), "parameters": [_plain(each) for each in parameters]}
+        price = given if any(given.values()) or within is not None else self.price
+        wish = {"tune": _text(tune), "within": _wished(within), "most": _text(most)}
+        body = {"sql": sql, **price, **wish, "parameters": [_plain(each) for each in parameters]}
         body["dialect"] = dialect or None
         return RemoteQuestion(
             self, sql, {key: value for key, value in body.items() if value not in (None, [])}
@@ -692,6 +697,13 @@ def _key() -> str:
 
 def _text(value: Number | None) -> str | None:
     return None if value is None else str(_sent(value))
+
+
+def _wished(within: Within | None) -> str | None:
+    """An error as it is sent: for each column its own, if there are several."""
+    if not isinstance(within, Mapping):
+        return _text(within)
+    return ", ".join(f"{name}={_sent(error)}" for name, error in within.items())
 
 
 def _sent(value: Number) -> str | int | float:

@@ -16,7 +16,7 @@ from sfumato.curator.path import Bill, pay
 from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Release
 from sfumato.curator.repairs import is_repaired
-from sfumato.curator.shortfalls import settled
+from sfumato.curator.shortfalls import all_together, settled
 from sfumato.errors import Halted
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.units import about, declared
@@ -236,6 +236,16 @@ class Asked(ABC):
                 return self._stored(found[0], plans)
         return None
 
+    def earlier(self, first: int = 1) -> Stored | None:
+        """The dearest release of it that whoever asks now has asked for before, at any price, about the data
+        of a version from `first` on: the last that there is."""
+        ledger, nothing = self.database.ledger, [each.of(Fraction(0), Fraction(0)) for each in self.prices]
+        for version in range(ledger.data_version, first - 1, -1):
+            for kept in ledger.all_kept(self.keys, nothing, version=version):
+                if kept.analyst == self.database.analyst and (plans := _meant(self.questions, kept)):
+                    return self._stored(kept, plans)
+        return None
+
     def _kept(self, version: int | None) -> Iterator[Kept]:
         """What may be an answer, by its names of today and then by those of before."""
         ledger = self.database.ledger
@@ -369,7 +379,9 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
         gains = keeper.said.gains(query, about(plan, keeper.policy), paid=True)
         facts = (stored.receipt, keeper.left, keeper.analyst, gains)
         drawn = stored.drawn[start:end]
-        releases.append(Release(keeper.policy.name, settled(plan, query, drawn), query, drawn, *facts))
+        groups = len(drawn[0]) if plan.private_keys else plan.size
+        there = settled(plan, query, all_together(plan, drawn), groups)
+        releases.append(Release(keeper.policy.name, there, query, drawn, *facts))
         start = end
     return tuple(releases)
 

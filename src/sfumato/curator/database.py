@@ -15,9 +15,10 @@ from sfumato.curator.batch import Batch
 from sfumato.curator.budget import Budget, budget_of
 from sfumato.curator.home import home_of, stands
 from sfumato.curator.keeper import Keeper
-from sfumato.curator.question import Question, asked, price
+from sfumato.curator.question import Question, asked, check_delta, price
 from sfumato.curator.refusals import check_units
 from sfumato.curator.suggest import Standing, Suggestion, suggested
+from sfumato.curator.within import check_within, found_within
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.exact.coins import Coins, SystemCoins
 from sfumato.mechanisms.guarantee import decimal
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger.bodies import DataBody
     from sfumato.curator.release import Release
+    from sfumato.curator.within import Within
+    from sfumato.mechanisms import Guarantee
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.declared import Kind, Tuning, Value
     from sfumato.queries.parameters import Given
@@ -56,6 +59,8 @@ class Database(Keeper):
         rho: Number | None = None,
         delta: Number | None = None,
         tune: Number | None = None,
+        within: Within | None = None,
+        most: Number | None = None,
         parameters: Sequence[Given] = (),
         dialect: str = "duckdb",
     ) -> Question:
@@ -64,12 +69,13 @@ class Database(Keeper):
         The price is in the currency of the policy's budget: an epsilon, or a rho. Where the budget has a
         delta, a question may take some of it, which pays for many groups or many columns at once. With
         `tune`, so much of the price is first spent on caps that fit this question: see `Database.tune`.
+        Instead of a price, say `within` which error the numbers shall be at 95% (50, "2%", or one for each
+        column): the price is the least that is likely to do; it is refused above `most`.
         `parameters` are the values of $1, $2, ... in the text; a list is one for = ANY ($1). The text
         may be in another `dialect`: duckdb, postgres, bigquery, tsql, mysql or snowflake.
         """
-        return self.question(
-            read(sql, dialect).bound(parameters), epsilon=epsilon, rho=rho, delta=delta, tune=tune
-        )
+        price = {"epsilon": epsilon, "rho": rho, "delta": delta, "tune": tune, "most": most}
+        return self.question(read(sql, dialect).bound(parameters), within=within, **price)
 
     def question(
         self,
@@ -79,15 +85,24 @@ class Database(Keeper):
         rho: Number | None = None,
         delta: Number | None = None,
         tune: Number | None = None,
+        within: Within | None = None,
+        most: Number | None = None,
     ) -> Question:
         """The same for a text that was read before, in whatever dialect."""
-        spend = price(self.ledger.total, epsilon, rho, delta)
         statement = replace(statement, today=self.today)
-        if tune is None:
-            if self.policy.measure:
-                return measuring.ask(self, statement, spend)
-            return asked(self, statement, self.policy, spend)
-        return tuning.first_tuned(self, statement, spend, tune)
+        if within is not None or most is not None:
+            check_within(within, most, {"epsilon": epsilon, "rho": rho, "tune": tune})
+            check_delta(self.ledger.total, delta)
+            return found_within(self, partial(self._asked, statement), within or "", most, delta)
+        spend = price(self.ledger.total, epsilon, rho, delta)
+        if tune is not None:
+            return tuning.first_tuned(self, statement, spend, tune)
+        return self._asked(statement, spend)
+
+    def _asked(self, statement: Statement, spend: Guarantee) -> Question:
+        if self.policy.measure:
+            return measuring.ask(self, statement, spend)
+        return asked(self, statement, self.policy, spend)
 
     def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
         """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""

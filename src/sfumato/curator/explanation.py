@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import repairs, show
+from sfumato.curator.forecast import FROM_NOISE, FROM_NOTHING
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
 from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
@@ -17,6 +18,7 @@ from sfumato.queries.shown import Chosen, Expression, Function, Mean
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Calibration
+    from sfumato.curator.forecast import Forecast
     from sfumato.mechanisms import Guarantee, Private, Step
     from sfumato.queries.made import Trace
     from sfumato.queries.measures import Measure
@@ -45,6 +47,8 @@ class Explanation:
     beside: tuple[Explanation, ...] = ()  # of the other questions of its text
     together: Guarantee | None = None  # the price of all of them
     before: tuple[str, ...] = ()  # what is measured first, in sentences
+    expected: tuple[Forecast, ...] = ()  # errors, as far as they can be told without data
+    wished: str = ""  # the error that was asked for, and its price
 
     @property
     def price(self) -> Guarantee:
@@ -74,8 +78,9 @@ class Explanation:
                 if not column.end
                 and (column.trace is not None or (column.noisy and column.kind in ("integer", "number")))
             }
+        expected = {each.column: told for each in self.expected if (told := _expected(each))}
         return {
-            output.name: self._error(output.expression)
+            output.name: expected.get(output.name) or self._error(output.expression)
             for output in self.plan.outputs
             if not is_label(output.expression)
         }
@@ -114,6 +119,7 @@ class Explanation:
             ],
             "gains": list(self.gains),
             "breaks": self.breaks,
+            **({"within": self.wished} if self.wished else {}),
             "too_small": self.too_small,
             "notes": [*self._repaired(), *self._tuned(), *self._notes()],
             "engine_sql": self.engine_sql,
@@ -135,6 +141,7 @@ class Explanation:
         lines = [
             f"  {self.question}",
             "",
+            *([f"  within         {self.wished}"] if self.wished else []),
             f"  price          {price}",
             f"  promise        {who} added or removed: {self.price}; {rows} replaced: {self.replaced}",
             f"  groups         {facts['groups']}",
@@ -163,8 +170,9 @@ class Explanation:
 
     def _tuned(self) -> list[str]:
         if self.before:
-            told = "The errors here are those of noise alone, under the declared caps: the answer may have "
-            told += "other caps, and its intervals cover what these cut, too."
+            told = "The answer may have other caps than declared; its intervals cover what these cut."
+            if not any(each.basis and each.error is not None for each in self.expected):
+                told = f"The errors here are those of noise alone, under the declared caps. {told}"
             return [f"It is measured how much people have: {'; '.join(self.before)}. {told}"]
         if self.tuning is None:
             return []
@@ -215,6 +223,16 @@ class Explanation:
         rows = step.mechanism.radius(chosen.place, Fraction(1, 20)) / measure.whole
         offset = abs(step.mechanism.targets[chosen.place][1]) / measure.whole
         return f"within about {show.number(float(rows + offset), 0)} rows of its rank"
+
+
+def _expected(forecast: Forecast) -> str:
+    """An error that rests on what is known of the data, in words; nothing where noise alone decides it."""
+    if forecast.error is None or forecast.basis in (FROM_NOISE, FROM_NOTHING):
+        return ""
+    much = f"about ± {show.sized(forecast.error)}"
+    if forecast.relative is not None and forecast.relative < 10:
+        much += f" ({show.sized(100 * forecast.relative)}%)"
+    return f"{much}, {forecast.basis}"
 
 
 def _cost(step: Step[Private]) -> dict[str, str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
+    from sfumato.curator.within import Within
     from sfumato.mechanisms.guarantee import Guarantee, Number
 
 Level = str | float | Fraction
@@ -178,10 +179,12 @@ class DatabaseFace(Protocol):
         rho: Number | None = ...,
         delta: Number | None = ...,
         tune: Number | None = ...,
+        within: Within | None = ...,
+        most: Number | None = ...,
         parameters: Sequence[Any] = ...,
         dialect: str = ...,
     ) -> QuestionFace:
-        """A question at a price."""
+        """A question at a price, or at that of an error that its numbers may have."""
 
     def batch(self, questions: Sequence[Any], /, *, delta: Number | None = ...) -> BatchFace:
         """Questions of this database that are fixed before the first answer, as one charge."""

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
 from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen, with_mean
+from sfumato.curator.forecast import Size
 from sfumato.curator.proportions import are_all
-from sfumato.curator.question import FINEST, Size, Way, asked, planned
+from sfumato.curator.question import FINEST, Way, asked, planned
 from sfumato.curator.tuning import as_measured, rows_question, totals_question
 from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, NANO, Shortfall
 from sfumato.queries.domains import call
@@ -158,7 +159,7 @@ class Fits:
             self.for_own = spend.of(share.amount * count, Fraction(0))
             rest = spend.of(spend.amount - share.amount * count, spend.delta)
         found = {m: self._known(each) or self._stand_in(m, relation) for m, each in wanted.items()}
-        if any(found[m] is None and not each.is_tables for m, each in wanted.items()):
+        if any(found[m] is None and (self.guesses or not each.is_tables) for m, each in wanted.items()):
             return None
         groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
         noise = math.sqrt(2) / price_of_one(plan, rest)

@@ -17,6 +17,7 @@ from sfumato.curator.asked import Asked, Stored, meaning_of, shown
 from sfumato.curator.calibrate import Calibration, calibrate
 from sfumato.curator.caps import resolve
 from sfumato.curator.explanation import Explanation
+from sfumato.curator.forecast import forecasts
 from sfumato.curator.intervals import uses
 from sfumato.curator.proportions import are_all
 from sfumato.curator.refusals import check_least, private_keys, too_small
@@ -38,13 +39,13 @@ FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from sfumato.curator.forecast import Sizing
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.names import Names
     from sfumato.curator.release import Release
     from sfumato.mechanisms.guarantee import Number
     from sfumato.queries.asking import Measuring
     from sfumato.queries.declared import Value
-    from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
     from sfumato.queries.policy import Policy
     from sfumato.queries.sensitivity import Derivation
@@ -52,17 +53,7 @@ if TYPE_CHECKING:
     from sfumato.queries.statement import Statement
     from sfumato.sources.answers import Compiled
 
-    Sizing = Callable[[Measure], "Size | None"]
     Fitting = Callable[..., "Way | None"]  # caps that fit a question
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """About how much there is of what a measure counts, under its cap, in all groups together; and where the
-    mean of it lies, as the part of the way between its bounds."""
-
-    amount: float
-    mean: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +88,7 @@ class Question(Asked):
     before: tuple[Question, ...] = ()  # histograms that are bought first
     again: Callable[[Keeper, bool], Question] | None = None  # the same, once that is known
     guessed: Callable[[], Question] | None = None  # the same, as it is likely to be then
+    wished: str = ""  # the error that it was asked for, and what its price is expected to give
     size: Sizing | None = None  # what is known of what it counts
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
@@ -247,6 +239,14 @@ class Question(Asked):
 
     # What becomes of it -------------------------------------------------------------------------------
 
+    def likely(self) -> Question | None:
+        """What it is likely to be once it is measured how much people have; itself, if nothing is measured
+        for it; None if nothing is known of that."""
+        if not self.before or self.guessed is None:
+            return self
+        found = replace(self.guessed(), database=self.database)
+        return None if found.size is None else found
+
     def explain(self) -> Explanation:
         """Price, error and derivation. Free, and no row is read."""
         return self._explained(self.stored() if self.tuning is None else None)
@@ -272,6 +272,8 @@ class Question(Asked):
             () if paid else self.misread,
             "" if paid else too_small(keeper.policy, [self.whole]),
             before=() if paid else tuple(self._measured_first()),
+            expected=() if paid else forecasts(self),
+            wished=self.wished,
         )
 
     def _measured_first(self) -> Iterator[str]:
@@ -297,13 +299,13 @@ class Question(Asked):
     def kept(self, *, version: int | None = None) -> Release | None:
         """The stored release that answers it, about the data as they are or as they were; free."""
         stored = self.stored(version)
-        return None if stored is None else self._shown(stored)
+        return None if stored is None else self.released(stored)
 
     def release(self) -> Release:
         """Spend the price and get the numbers; asking again is free."""
         if self.again is not None and self.is_new:
             return self.measured().release()
-        return self._shown(self.answered())
+        return self.released(self.answered())
 
     def measured(self, room: Guarantee | None = None, *, own: bool = True) -> Question:
         """The same with caps that fit, after what has to be known for them was measured: what is the owner's
@@ -348,7 +350,8 @@ class Question(Asked):
         if told := self.breaks:
             raise PromiseBroken(keeper.policy.name, str(price), str(left), told)
 
-    def _shown(self, stored: Stored) -> Release:
+    def released(self, stored: Stored) -> Release:
+        """What is stored for it, as it is shown."""
         (release,) = shown(self.database, stored)
         return self._beside_public(replace(release, caps=self.tuned_for, own=self.bought))
 
@@ -365,8 +368,9 @@ class Question(Asked):
         return replace(release, public=public_tables(release.plan.outer.query, self.database.source))
 
     def __repr__(self) -> str:
+        wished = f"  {self.wished}\n" if self.wished else ""
         return (
-            f"  {self.text}\n"
+            f"  {self.text}\n{wished}"
             f"  costs {self.price} when released, nothing until then.\n"
             f"  .explain() shows price, error and why; .release() spends and answers."
         )
@@ -461,7 +465,7 @@ class Joint(Question):
             too_small="" if stored is not None else too_small(self.database.policy, [self.whole]),
         )
 
-    def _shown(self, stored: Stored) -> Release:
+    def released(self, stored: Stored) -> Release:
         by_name = shown(self.database, stored)
         first, *others = [by_name[self._order.index(i)] for i in range(len(self.parts))]
         plan = replace(self.plan, measures=first.plan.measures)  # as what was drawn for all of it tells

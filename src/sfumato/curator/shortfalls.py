@@ -68,20 +68,28 @@ def cut_reader(cut: Cuts, whole: Drawn, linear: Linear, tail: Fraction) -> Calla
     return off
 
 
-def settled(plan: Plan, query: Calibration, drawn: Draw) -> Plan:
+def settled(plan: Plan, query: Calibration, whole: Drawn, groups: int) -> Plan:
     """The plan with averages made right, as far as the histograms that were released before tell that people
     with many rows are different: by what all groups together came to under the cap."""
     measures = []
-    for measure, step, integers in zip(plan.measures, query.steps, drawn, strict=True):
+    for i, (measure, step) in enumerate(zip(plan.measures, query.steps, strict=True)):
         cut = measure.cut if isinstance(measure, Moments) else None
         if cut is not None and cut.rows and isinstance(step.mechanism, Additive):
             assert isinstance(measure, Moments)
-            cells = [sum(map(int, integers[i :: measure.cells])) for i in (0, 1)]
-            groups = len(integers) // measure.cells
-            there = settled_cut(cut, cells, measure.whole, step.mechanism.noise, groups)
+            there = settled_cut(cut, whole[i][:2], measure.whole, step.mechanism.noise, groups)
             measure = replace(measure, cut=there)
         measures.append(measure)
     return replace(plan, measures=tuple(measures))
+
+
+def all_together(plan: Plan, drawn: Draw) -> list[list[int]]:
+    """What was drawn for all groups, added up cell by cell; of what is chosen, nothing."""
+    return [
+        [sum(map(int, vector[i :: measure.places])) for i in range(measure.places)]
+        if isinstance(measure, Moments)
+        else []
+        for measure, vector in zip(plan.measures, drawn, strict=True)
+    ]
 
 
 def settled_cut(cut: Shortfall, cells: Sequence[int], one: int, noise: Line, groups: int) -> Shortfall:

@@ -27,6 +27,15 @@ def number(value: float | int | None, decimals: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def sized(value: float) -> str:
+    """A forecast, with as many digits as it is worth.
+
+    >>> sized(1234.5), sized(0.012345), sized(49.96)
+    ('1,230', '0.0123', '50')
+    """
+    return f"{float(f'{value:.3g}'):,.12g}"
+
+
 def fraction(value: Fraction) -> str:
     """A public constant in full.
 

@@ -76,6 +76,12 @@ def uses(plan: Plan) -> Uses:
     )
 
 
+def middling(plan: Plan) -> list[list[Fraction]]:
+    """What each measure holds in a group of `EXAMPLE` rows in the middle of the bounds."""
+    at = {value: middle.at(0) for value, middle in _middles(plan).items()}
+    return [_cells(measure, at) for measure in plan.measures]
+
+
 def _compared(having: Having | None) -> list[Expression]:
     """The numbers that a condition on released rows looks at."""
     if having is None:

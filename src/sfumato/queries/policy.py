@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 MOST_MEASURED = Fraction(1, 2)  # of a budget, for measuring how much people have
+UNCONFIRMED = 10  # of a budget, such a part may a question cost that was asked for by its error
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
 MOST_KEYS = 10**6
@@ -91,6 +92,7 @@ class Policy:
     time_zone: str = ""  # where it is decided which day it is; UTC
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
     measure: Fraction = Fraction(0)  # of the budget, for measuring how much people have
+    most: Fraction = Fraction(0)  # that a question asked for by its error may cost unconfirmed
     least: Fraction = Fraction(0)  # that a new question or batch may cost, in the currency of the budget
     listing: Listing | None = field(default=None, compare=False)  # how values of public columns are found
     public_rows: Callable[[str], PublicTable | None] | None = field(default=None, compare=False)
@@ -237,7 +239,7 @@ class _PolicyReader:
         is_automatic = copy == AUTOMATIC
         path = self.string(source, ("source", engine), None)
         budget = self.section(data, ("budget",), 'epsilon = "1"')
-        self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger", "least"})
+        self.known(budget, ("budget",), {"epsilon", "rho", "delta", "ledger", "least", "most"})
         ledger = self.string(budget, ("budget", "ledger"), f"{self.file.stem}.ledger")
         remote = ledger.startswith(("postgres://", "postgresql://"))
         tables = self.section(data, ("tables",), 'visits = { unit = "patient_id", rows_per_person = 10 }')
@@ -245,9 +247,10 @@ class _PolicyReader:
             name=name,
             file=str(self.file),
             source=(engine, path),
-            budget=self.total(budget),
+            budget=(total := self.total(budget)),
             measure=self.share(data),
-            least=self.least(budget),
+            least=self.price(budget, "least", total.amount / QUESTIONS),
+            most=self.price(budget, "most", total.amount / UNCONFIRMED),
             ledger=ledger if remote else self.file.parent / ledger,
             tables=tuple(self.table(("tables", table), body) for table, body in tables.items()),
             prepared=None
@@ -358,21 +361,20 @@ class _PolicyReader:
             advice = f"{error.advice[:1].upper()}{error.advice[1:]}"
             raise self.error(where, f"{budget[error.name]!r} is not a budget", advice) from None
 
-    def least(self, budget: dict[str, Any]) -> Fraction:
-        """What a new question or batch costs at least."""
-        total, where = self.total(budget), ("budget", "least")
-        if "least" not in budget:
-            return total.amount / QUESTIONS
+    def price(self, budget: dict[str, Any], name: str, default: Fraction) -> Fraction:
+        """A price in the currency of the budget, at most all of it."""
+        total, where = self.total(budget), ("budget", name)
+        if name not in budget:
+            return default
         try:
-            least = Guarantee.read(**{total.currency: budget["least"]}).amount
+            found = Guarantee.read(**{total.currency: budget[name]}).amount
         except InvalidParameter as error:
             advice = f"{error.advice[:1].upper()}{error.advice[1:]}"
-            raise self.error(where, f"{budget['least']!r} is not a price", advice) from None
-        if least > total.amount:
-            raise self.error(
-                where, "it is more than the whole budget", f"Write at most {decimal(total.amount)}."
-            )
-        return least
+            raise self.error(where, f"{budget[name]!r} is not a price", advice) from None
+        if found > total.amount:
+            told = f"Write at most {decimal(total.amount)}."
+            raise self.error(where, "it is more than the whole budget", told)
+        return found
 
     def table(self, where: tuple[str, ...], body: Any) -> DeclaredTable:
         if not isinstance(body, dict):

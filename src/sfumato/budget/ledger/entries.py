@@ -59,6 +59,7 @@ class Kept:
     drawn: Draw
     meaning: list[Any] = field(default_factory=list)
     reading: int = 0
+    analyst: str = ""  # who asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ class Ledger:
 
     def _as_kept(self, charged: Charged, drawn: Draw) -> Kept:
         receipt = self._receipt(charged.line.facts, charged=False)
-        return Kept(receipt, charged.spend, drawn, charged.meaning, charged.reading)
+        return Kept(receipt, charged.spend, drawn, charged.meaning, charged.reading, charged.analyst)
 
     @_plainly
     def unredeemed(

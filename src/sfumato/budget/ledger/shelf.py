@@ -64,6 +64,11 @@ class Charged:
         return str(self.body["question"])
 
     @property
+    def analyst(self) -> str:
+        """Who asked."""
+        return str(self.body.get("analyst", ""))
+
+    @property
     def reading(self) -> int:
         """By which reading of SQL it was understood."""
         return reading_of(self.body)

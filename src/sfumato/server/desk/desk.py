@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+K = TypeVar("K", bound="Keeper")
 KNOWN = 500  # questions that are remembered as plans
 STORED = 500  # releases that are remembered as they are shown
 BUDGETS = 50  # that are remembered
@@ -295,7 +296,8 @@ class Desk:
         """The question as the curator understands it, or its refusal; what is asked at once is read once."""
         await self.refresh()
         today = self.database.today  # a question may speak of it
-        if (known := self._questions.get((today, wanted.key))) is not None:
+        known = self._questions.get((today, wanted.key)) if wanted.within is None else None
+        if known is not None:
             return known
         database, counted = self.database, counted or wanted.is_long
         key = ("question", caller.person.name, id(database), counted, today, wanted.key)
@@ -303,15 +305,18 @@ class Desk:
 
     async def _read(self, caller: Caller, database: Database, wanted: Wanted, counted: bool) -> Question:
         today = database.today
-        question = await self.in_turn(caller, self._asked, database, wanted, counted=counted)
+        view = self._view(caller.person.name, database)
+        question = await self.in_turn(caller, self._asked, database, view, wanted, counted=counted)
         check_size(question)
-        if database is self.database:  # the policy may have changed meanwhile
+        # the policy may have changed meanwhile; and what an error costs depends on what has been released
+        if database is self.database and wanted.within is None:
             self._questions.put((today, wanted.key), question)
         return question
 
-    def _asked(self, database: Database, wanted: Wanted) -> Question:
-        price = {"epsilon": wanted.epsilon, "rho": wanted.rho, "delta": wanted.delta, "tune": wanted.tune}
-        question = database.question(wanted.read(), **price)
+    def _asked(self, database: Database, view: Database, wanted: Wanted) -> Question:
+        """The question; where its price depends on what the asker has seen, as hers."""
+        asker = database if wanted.within is None else view
+        question = replace(asker.question(wanted.read(), **wanted.price), database=database)
         self._due([question.plan])  # looks at public tables, which takes a moment for the first time
         return question
 
@@ -387,8 +392,8 @@ class Desk:
         raise ServerError(f"the data of {self.name!r} keep changing. Nothing was spent. Ask again later.")
 
     async def _ask(self, caller: Caller, wanted: Wanted, key: str) -> Answered:
-        question = await self.question(caller, wanted)
         check_key(key)
+        question = await self.question(caller, await self._priced(caller, wanted, key))
         if key and wanted.tune is not None:
             raise InvalidParameter("key", key, "omit it if part of the price is for tuning")
         who = caller.person.name
@@ -414,6 +419,14 @@ class Desk:
         self._check_deadline(*[question.plan] * question.releases)
         return Answered(await self._new(caller, database, question, retried, wanted))
 
+    async def _priced(self, caller: Caller, wanted: Wanted, key: str) -> Wanted:
+        """What is wanted, at the price that was found for its error when it was first sent under a key."""
+        if not key or wanted.within is None:
+            return wanted
+        ledger, about = self.database.ledger, json.dumps([caller.person.name, key])
+        noted = await self.read(lambda: ledger.notes("asked", about))
+        return wanted.at(noted[-1]["price"]) if noted and "price" in noted[-1] else wanted
+
     def _retried(self, who: str, asked: Question | Batch, key: str, *wanted: Wanted) -> Retried | None:
         return Retried(self.database.ledger, asked, wanted, json.dumps([who, key])) if key else None
 
@@ -433,6 +446,9 @@ class Desk:
 
     async def _batch(self, caller: Caller, wanted: Sequence[Wanted], delta: str | None, key: str) -> Releases:
         check_key(key)
+        if wished := next((each.within for each in wanted if each.within is not None), None):
+            told = "give each question of a batch a price: explain tells what an error costs"
+            raise InvalidParameter("within", wished, told)
         asked = [await self.question(caller, each) for each in wanted]
         while any(each.database is not asked[0].database for each in asked):  # the policy changed meanwhile
             asked = [await self.question(caller, each) for each in wanted]
@@ -465,7 +481,7 @@ class Desk:
         policy, alike = self.database.policy, self.database.alike
         return sum(deadline(each, policy, self.settings.pace, alike) for plan in plans for each in plan.all)
 
-    def _view(self, who: str, database: Keeper) -> Keeper:
+    def _view(self, who: str, database: K) -> K:
         """The database as somebody asks it: at the pace of deadlines."""
         return database.on_behalf_of(who, lambda receipt, *plans: self._paced(who, receipt, *plans))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter, KeyReused
+from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.sql import LONGEST_QUESTION
 from sfumato.queries.statement import read
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sfumato.queries.statement import Statement
 
 LONGEST_IDEMPOTENCY_KEY = 200
+PRICES = ("epsilon", "rho", "delta", "tune", "within", "most")  # what says what a question costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,18 @@ class Wanted:
     parameters: tuple[Given, ...] = ()
     statement: Statement | None = None  # the text as it was read, if it was
     spelled: str = "duckdb"  # the dialect of the text, if it is still to be read
+    within: str | None = None  # the error that is wished, instead of a price
+    most: str | None = None  # that may be paid for it
+
+    @property
+    def price(self) -> dict[str, str | None]:
+        """What was said of its price."""
+        return {name: getattr(self, name) for name in PRICES}
+
+    def at(self, price: dict[str, str]) -> Wanted:
+        """The same at a price that is known."""
+        epsilon, rho = price.get("epsilon"), price.get("rho")
+        return replace(self, within=None, most=None, epsilon=epsilon, rho=rho)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -41,7 +55,7 @@ class Wanted:
         given = tuple((type(value).__name__, repr(value)) for value in self.parameters)
         dialect = self.spelled if self.statement is None else self.statement.spelled
         dialect = "" if dialect == "duckdb" else dialect
-        return self.sql, dialect, self.epsilon, self.rho, self.delta, self.tune, given
+        return self.sql, dialect, *self.price.values(), given
 
     def read(self) -> Statement:
         """What it says, with its values in place."""
@@ -111,7 +125,11 @@ class Retried:
         return found
 
     def _note(self, version: int) -> None:
-        facts = {"asked": _fingerprint(*self.wanted), "key": self.asked.key, "version": version}
+        facts: dict[str, Any] = {"asked": _fingerprint(*self.wanted), "key": self.asked.key}
+        facts["version"] = version
+        if any(each.within is not None for each in self.wanted):  # a retry is asked at the same price
+            (price,) = self.asked.prices
+            facts["price"] = {price.currency: decimal(price.amount)}
         self.ledger.note("asked", facts, about=self.about)
 
 
@@ -130,10 +148,7 @@ def _fingerprint(*wanted: Wanted) -> str:
         given = [[type(value).__name__, repr(value)] for value in each.parameters]
         form = {
             "sql": each.sql,
-            "epsilon": each.epsilon,
-            "rho": each.rho,
-            "delta": each.delta,
-            "tune": each.tune,
+            **each.price,
             "parameters": given or None,
         }
         forms.append({name: value for name, value in form.items() if value is not None})

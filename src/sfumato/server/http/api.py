@@ -40,7 +40,7 @@ from sfumato.server.desk import owner
 from sfumato.server.desk.access import say
 from sfumato.server.desk.desk import Caller, has_changed
 from sfumato.server.desk.people import DAYS, check_days, id_of
-from sfumato.server.desk.retries import Wanted
+from sfumato.server.desk.retries import PRICES, Wanted
 from sfumato.server.http import openapi
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ PRICE: dict[str, tuple[type, ...]] = {
     "rho": (str, int, float),
     "delta": (str, int, float),
     "tune": (str, int, float),
+    "within": (str, int, float),
+    "most": (str, int, float),
     "parameters": (list,),
     "dialect": (str,),
 }
@@ -615,7 +617,7 @@ def _wanted(body: dict[str, Any]) -> Wanted:
     if "sql" not in body:
         raise Malformed('no question given. Send for example {"sql": "SELECT ...", "epsilon": "0.1"}')
     values = [_parameter(value) for value in body.get("parameters", [])]
-    price: dict[str, Any] = {name: _text(body.get(name)) for name in ("epsilon", "rho", "delta", "tune")}
+    price: dict[str, Any] = {name: _text(body.get(name)) for name in PRICES}
     spelled = body.get("dialect", "duckdb")
     return Wanted(body["sql"], **price, parameters=tuple(values), spelled=spelled)
 

@@ -30,6 +30,15 @@ _PRICE: dict[str, Any] = {
     "rho": _NUMBER,
     "delta": _NUMBER,
     "tune": _NUMBER,
+    "within": {
+        "type": ["string", "number", "null"],
+        "description": 'Instead of a price: the error that the numbers may have at 95%, such as 50, "2%" or '
+        '"n=50, mean=2%".',
+    },
+    "most": {
+        "type": ["string", "number", "null"],
+        "description": "What a question asked for by its error may cost at most.",
+    },
     "dialect": {
         "type": ["string", "null"],
         "description": "Of the question: duckdb, postgres, bigquery, tsql, mysql or snowflake.",

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import sfumato
 from sfumato.curator.release import Release
+from sfumato.curator.within import wishes
 from sfumato.errors import InvalidParameter, SyntaxRefused, UnknownName
 from sfumato.mechanisms import Guarantee
 from sfumato.queries.dialects import SPELLINGS
 from sfumato.queries.lexing import signs
 from sfumato.server.catalog.catalog import VERSION
+from sfumato.server.desk.retries import PRICES
 
 _BLANK = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)+", re.DOTALL)
 _SET = re.compile(
@@ -57,9 +59,8 @@ DEFAULTS = {
     "transaction_deferrable": "off",
     "wal_level": "replica",
 }
-PRICE = ("epsilon", "rho", "delta", "tune")
 OURS = {
-    **dict.fromkeys((f"sfumato.{name}" for name in PRICE), ""),
+    **dict.fromkeys((f"sfumato.{name}" for name in PRICES), ""),
     "sfumato.intervals": "off",
     "sfumato.level": "0.95",
     "sfumato.dialect": "postgres",
@@ -173,7 +174,9 @@ class SessionSettings:
             if value.lower() not in SPELLINGS:
                 raise InvalidParameter(key, value, f"take one of: {', '.join(SPELLINGS)}")
             return value.lower()
-        if value:
+        if value and key == "sfumato.within":
+            wishes(value)
+        elif value:
             given = {"epsilon": 1, "delta": value} if key == "sfumato.delta" else {"epsilon": value}
             try:
                 Guarantee.read(**given)
@@ -245,8 +248,10 @@ class SessionSettings:
         return self.values[key]
 
     def price(self) -> dict[str, str | None]:
-        """What a question may cost."""
-        return {name: self.values[f"sfumato.{name}"] or None for name in PRICE}
+        """What a question may cost, or which error it shall buy: that counts where both are set."""
+        price = {name: self.values[f"sfumato.{name}"] or None for name in PRICES}
+        left_out = ("epsilon", "rho", "tune") if price["within"] else ("most",)
+        return price | dict.fromkeys(left_out)
 
     @property
     def intervals(self) -> bool:

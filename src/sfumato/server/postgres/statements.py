@@ -247,8 +247,8 @@ class Statements:
         least = self.desk.database.policy.least
         used = tuple(plain(value) for value in values[: parameters.count(sql)])
         if price[currency] is None and await self._is_free(found, sql, used, {currency: decimal(least)}):
-            price[currency] = decimal(least)  # names and types, or public keys
-        if price[currency] is None:
+            price |= {"within": None, "most": None, currency: decimal(least)}  # names and types, public keys
+        if price[currency] is None and price["within"] is None:
             usual = Decimal("0.1" if currency == "epsilon" else "0.01")
             much = decimal(max(Fraction(usual), least))
             other = "rho" if currency == "epsilon" else "epsilon"
