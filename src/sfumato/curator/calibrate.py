@@ -26,6 +26,7 @@ from sfumato.mechanisms import (
     Step,
 )
 from sfumato.mechanisms.mechanism import Symmetric, bisected
+from sfumato.mechanisms.noise import best_proof
 from sfumato.queries.measures import Kinds, Selected, Spread
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 PLAIN = 1 << 40  # a scale with a smaller numerator is used as it is
 SIGNIFICANT = 16  # bits that a rounded scale keeps
 PARTS = 1 << 12  # a price is split into whole numbers of so many parts
-TRIES = 40  # of making Gaussian noise a thousandth wider until it is enough
+TRIES = 40  # of making Gaussian noise a thousandth wider until it is enough; later ever more
+NARROW = Fraction(3, 1000)  # of its rho: so close to the widest that is too narrow, it is taken
 SELECTION = Fraction(3, 10)  # of an epsilon, where the groups themselves are private
 MISSED = Fraction(1, 100)  # the chance that the interval of a quantile misses it
 ENDS = (Fraction(2, 3), Fraction(1, 6), Fraction(1, 6))  # of a quantile's price: its value, and its two ends
@@ -251,15 +253,27 @@ def _spread(steps: tuple[Step[Private], ...]) -> float:
 
 def _gaussian(distances: tuple[Distances, ...], rhos: list[Fraction]) -> tuple[Step[Private], ...]:
     return tuple(
-        Step(Gaussian(sigma_squared=_rounded(Fraction(_l2_squared(each.presence)) / (2 * rho))), each)
+        Step(Gaussian(sigma_squared=_rounded(_l2_squared(each.presence) / (2 * rho))), each)
         for each, rho in zip(distances, rhos, strict=True)
     )
+
+
+def _by_best_proof(steps: tuple[Step[Private], ...]) -> tuple[Step[Private], ...]:
+    """Gaussian steps whose price rests on what is proved of them by now, under any relation."""
+    found: list[Step[Private]] = []
+    for step in steps:
+        assert isinstance(step.mechanism, Gaussian)
+        away, variance = step.distances, step.mechanism.sigma_squared
+        proof = best_proof(variance, away.presence, away.value, *(each for _, each in away.promises))
+        found.append(Step(Gaussian(sigma_squared=variance, proof=proof), away))
+    return tuple(found)
 
 
 def _gaussian_for(
     distances: tuple[Distances, ...], spend: Guarantee, uses: Uses, most: float
 ) -> tuple[Step[Private], ...] | None:
-    """Gaussian noise that is (epsilon, delta)-private: as for one shift, then wider until it holds.
+    """Gaussian noise that is (epsilon, delta)-private: as for one shift, wider until it holds, then narrower
+    as long as it does.
 
     None as soon as the product of its variances, which decides as it did for the split, is not below `most`.
     """
@@ -267,14 +281,30 @@ def _gaussian_for(
     rho = _rho_of_one(spend.epsilon, spend.delta)
     sizes = [math.sqrt(_l2_squared(each.presence)) for each in distances]
     parts = _split(sizes, uses, power=1, reach=AT_95[0] / math.sqrt(2 * rho))
+    epsilon, delta, too_much = spend.epsilon, spend.delta, rho
+
+    def made(rho: Fraction) -> tuple[Step[Private], ...]:
+        return _by_best_proof(_gaussian(distances, [rho * part for part in parts]))
+
+    def holds(steps: tuple[Step[Private], ...]) -> bool:
+        return PrivacyLoss.of(steps).delta(epsilon) <= delta
+
     for tried in range(TRIES):
-        steps = _gaussian(distances, [rho * part for part in parts])
+        steps = made(rho)
         if _spread(steps) >= most:
             return None
-        if PrivacyLoss.of(steps).delta(spend.epsilon) <= spend.delta:
-            return steps
-        rho = round_up(rho * (1 - Fraction(1 << tried // 4, 1000)), 24)
-    return None
+        if holds(steps):
+            break
+        too_much, rho = rho, round_up(rho * (1 - Fraction(1 << tried // 4, 1000)), 24)
+    else:
+        return None
+    while too_much - rho > rho * NARROW:
+        middle = round_up((rho + too_much) / 2, 24)
+        if holds(narrower := made(middle)):
+            rho, steps = middle, narrower
+        else:
+            too_much = middle
+    return steps
 
 
 @lru_cache(maxsize=256)  # questions are asked at few prices, and this takes long

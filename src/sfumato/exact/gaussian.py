@@ -30,6 +30,8 @@ BERNOULLI = tuple(  # B_2k / (2k)! for k = 1 .. p
     for pair in ((1, 12), (-1, 720), (1, 30240), (-1, 1209600), (1, 47900160), (-691, 1307674368000))
 )
 ORDER = 2 * len(BERNOULLI)
+ALMOST = Fraction(1, 10**14)  # what a turned vector may add to a loss, and to the logarithm of a mass
+GENTLE = 20  # a vector is turned where that takes at most one part in so many of its sigma^2
 
 
 def _hermite(order: int) -> list[int]:
@@ -158,3 +160,51 @@ def shift_delta(sigma_squared: Fraction, epsilon: Fraction, shift: int) -> Inter
     first = math.floor(epsilon * sigma_squared / shift - Fraction(shift, 2)) + 1
     delta = (law.beyond(first) - numbers.exp(epsilon) * law.beyond(first + shift)) / law.total
     return Interval(max(delta.low, Fraction(0)), max(delta.high, Fraction(0)))
+
+
+def alike_delta(sigma_squared: Fraction, epsilon: Fraction, shift: int, count: int) -> Fraction:
+    """At least the smallest delta for `count` coordinates of which each is moved by at most `shift`.
+
+    All moved by `shift` is the worst, and there only the sum of the coordinates tells anything: it is a
+    discrete Gaussian of count sigma^2, moved by count shift, but for a factor that is e^(2.1 n) an addition.
+    Proof: docs/explanation/gaussian.md#many-coordinates.
+    """
+    delta = shift_delta(sigma_squared * count, epsilon, shift * count).high
+    if count <= 1 or delta == 0:
+        return min(Fraction(1), delta)
+    if sigma_squared < 1:
+        return Fraction(1)
+    wrong = numbers.exp(-Fraction(98696, 10000) * sigma_squared).high * Fraction(21, 10)  # pi^2 is above that
+    more = numbers.round_up(wrong * Fraction(21, 10) * (count - 1), 64)
+    return Fraction(1) if more > 1 else min(Fraction(1), delta * numbers.exp(more).high)
+
+
+def turned(sigma_squared: Fraction, l2_squared: Fraction, count: int) -> Fraction | None:
+    """The square of the shift of normal noise of variance 1 that tells as much as a shift of a vector.
+
+    The vector has noise of sigma^2 and moves in at most `count` coordinates, by whole numbers, by at most
+    `l2_squared` in sum of squares. Normal noise, a little narrower and rounded at random, is the discrete one
+    but for factors that add less than `ALMOST` to a loss; and normal noise may be turned. None where sigma is
+    too small for that. Proof: docs/explanation/gaussian.md#turned-vectors.
+    """
+    # 6.51 count exp(-2 pi^2 rest) <= 6.51 2^-51, since 28 ln 2 < 19.5 < 2 pi^2
+    rest = Fraction(count.bit_length() + 51, 28)
+    if sigma_squared < GENTLE * rest:
+        return None
+    return numbers.round_up(l2_squared / (sigma_squared - rest), 64)
+
+
+def turned_delta(squared: Fraction, epsilon: Fraction, times: int = 1) -> Fraction:
+    """At least the smallest delta of `times` turned vectors whose squares add up to `squared`.
+
+    Normal noise is discrete noise on a fine grid plus normal noise: so a shift on that grid tells more.
+    """
+    if squared > 1 << 20:
+        return Fraction(1)
+    steps = max(1, math.isqrt(int(squared * (1 << 48))))  # on a grid of at least 2^24 steps a deviation
+    fine = numbers.round_down(steps**2 / squared - 8, numbers.PRECISION)
+    more = times * ALMOST
+    if more > 1:
+        return Fraction(1)
+    delta = shift_delta(fine, epsilon - more, steps).high * numbers.exp(more).high
+    return min(Fraction(1), numbers.round_up(delta, 64))

@@ -93,6 +93,25 @@ def classic_sigma(*, epsilon: float, delta: float, l2: float) -> float:
     return _check("l2", l2, 0, math.inf) * root / _check("epsilon", epsilon, 0, 1)
 
 
+def continuous_epsilon(*, delta: float, ratio: float) -> float:
+    """About the epsilon at which normal noise of variance 1, moved by `ratio`, has this delta.
+
+    >>> round(continuous_epsilon(delta=1e-6, ratio=0.1), 4)
+    0.3969
+    """
+
+    def lost(epsilon: float) -> float:
+        first, second = (epsilon / ratio + side * ratio / 2 for side in (-1, 1))
+        far = math.erfc(second / math.sqrt(2)) / 2
+        return math.erfc(first / math.sqrt(2)) / 2 - (math.exp(epsilon + math.log(far)) if far else 0.0)
+
+    low, high = 0.0, ratio**2 / 2 + 40 * ratio
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if lost(middle) <= delta else (middle, high)
+    return high
+
+
 def continuous_delta(*, epsilon: float, sigma: float, l2: float) -> float:
     """For comparison: the exact delta of the *continuous* Gaussian (Balle and Wang, 2018, theorem 8).
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
-from sfumato.exact import numbers
+from sfumato.exact import gaussian, numbers
 from sfumato.mechanisms.arguments import LARGEST_EPSILON, exact, rational, set_fields, whole
 
 if TYPE_CHECKING:
@@ -152,14 +152,17 @@ class Bound:
 
     Guarantee: (epsilon, delta)-differential privacy where `epsilon` is given; `rho`-zCDP where `rho` is.
     A pure epsilon implies rho = epsilon^2 / 2. `shifts`, where given, are pairs of laws whose product is at
-    least as easy to tell apart as any two neighbours, in either order.
-    Proof: Bun and Steinke (2016), proposition 1.4; docs/explanation/privacy-loss.md#shifts.
+    least as easy to tell apart as any two neighbours, in either order. So is, where `normal` is given, normal
+    noise of variance 1 moved by the root of it, but for factors within 1 +- 10^-14 (`gaussian.ALMOST`).
+    Proof: Bun and Steinke (2016), proposition 1.4; docs/explanation/privacy-loss.md#shifts;
+    docs/explanation/gaussian.md#turned-vectors.
     """
 
     epsilon: Fraction | None = None
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
     shifts: tuple[Shift, ...] | None = field(default=None, repr=False)
+    normal: Fraction | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         epsilon, rho = (
@@ -195,6 +198,8 @@ class Bound:
             proved = numbers.round_up(lost.high, 64)
         if self.rho is not None and proved > 0:
             proved = min(proved, _delta_of_rho(self.rho, epsilon))
+        if self.normal is not None and proved > 0:
+            proved = min(proved, gaussian.turned_delta(self.normal, epsilon))
         return proved
 
 

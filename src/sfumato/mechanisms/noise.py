@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.exact import bulk, gaussian, numbers, samplers
-from sfumato.mechanisms.arguments import LARGEST_EPSILON, WIDEST, price, rational, set_fields
+from sfumato.mechanisms.arguments import LARGEST_EPSILON, WIDEST, price, rational, set_fields, whole
 from sfumato.mechanisms.distance import Bound, Distance, Shift
 from sfumato.mechanisms.mechanism import Additive, Symmetric, bisected
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from sfumato.exact.numbers import Interval
 
 SIGNIFICANT = 16  # bits of a calibrated sigma^2
+BY_RHO, BY_TURNING = 1, 2  # the proofs that a stored step may rest on: numbers for ever
+SMOOTH = 1 << 16  # from this sigma^2 on a discrete law is a normal one in all but name: 2^-14 wider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +193,12 @@ class DiscreteGaussian(Symmetric):
 class Gaussian(Additive):
     """Add discrete Gaussian noise with parameter sigma^2 to every coordinate of an integer vector.
 
-    Guarantee: rho-zCDP, rho = l2^2 / (2 sigma^2), at every distance with a proved l2. Where one coordinate
-    alone can change, `delta` is the exact one of the discrete law; otherwise it follows from rho.
-    Proof: docs/explanation/gaussian.md#guarantee (Canonne, Kamath and Steinke, 2020, theorems 4, 7 and 14).
+    Guarantee: rho-zCDP, rho = l2^2 / (2 sigma^2), at every distance with a proved l2. Where l0 coordinates
+    can change by linf each, `delta` is that of the discrete law, exactly or nearly. Where only a smaller l2
+    is known it follows from rho, or with `proof` = 2 from normal noise: then 5 to 9% less noise will do. A
+    stored step keeps its proof, and so its price.
+    Proof: docs/explanation/gaussian.md#guarantee (Canonne, Kamath and Steinke, 2020, theorems 4, 7 and 14),
+    #many-coordinates and #turned-vectors.
 
     >>> Gaussian(sigma_squared=Fraction(50)).bound(Distance(l2_squared=Fraction(1))).rho
     Fraction(1, 100)
@@ -201,9 +206,13 @@ class Gaussian(Additive):
 
     name: ClassVar[str] = "gaussian"
     sigma_squared: Fraction
+    proof: int = field(default=BY_RHO, repr=False)
 
     def __post_init__(self) -> None:
-        set_fields(self, sigma_squared=rational("sigma_squared", self.sigma_squared, most=WIDEST**2))
+        if whole("proof", self.proof) not in {BY_RHO, BY_TURNING}:
+            raise InvalidParameter("proof", self.proof, "give 1 or 2: how a vector with a known l2 is priced")
+        variance = rational("sigma_squared", self.sigma_squared, most=WIDEST**2)
+        set_fields(self, sigma_squared=variance, proof=int(self.proof))
 
     @classmethod
     def at(cls, *, epsilon: Fraction, delta: Fraction, distance: Distance) -> Gaussian:
@@ -220,9 +229,12 @@ class Gaussian(Additive):
         if delta >= 1:
             raise InvalidParameter("delta", delta, "take a probability below 1, such as Fraction(1, 10**6)")
         needed("l2_squared", distance.for_integers().l2_squared)
+        # vectors of which l0 and linf say all have their delta from the law: there the first proof will do
+        least = cls(sigma_squared=Fraction(1)).bound(distance)
+        proof = BY_TURNING if least.shifts is None else BY_RHO
 
         def enough(units: int, power: int) -> bool:
-            tried = cls(sigma_squared=units * Fraction(2) ** power)
+            tried = cls(sigma_squared=units * Fraction(2) ** power, proof=proof)
             return tried.delta(epsilon=epsilon, distance=distance) <= delta
 
         # a power of two that is enough while half of it is not, then 16 bits between them; what is returned
@@ -234,7 +246,7 @@ class Gaussian(Additive):
         power = bisected(lambda tried: enough(1, tried), -500, 500, about) - SIGNIFICANT
         about = None if near is None else math.ceil(math.ldexp(near, -power))
         units = bisected(lambda tried: enough(tried, power), 1 << SIGNIFICANT - 1, 1 << SIGNIFICANT, about)
-        return cls(sigma_squared=units * Fraction(2) ** power)
+        return cls(sigma_squared=units * Fraction(2) ** power, proof=proof)
 
     @classmethod
     def at_rho(cls, *, rho: Fraction, distance: Distance) -> Gaussian:
@@ -252,24 +264,32 @@ class Gaussian(Additive):
 
     def _bound(self, distance: Distance) -> Bound:
         l0, l2_squared, linf = distance.l0, distance.l2_squared, distance.linf
-        shifts = None
-        if l0 is not None and linf is not None and l2_squared is not None and l0 * linf**2 <= l2_squared:
-            shifts = (Shift(self.noise, int(linf), l0),)
-        rho = None if l2_squared is None else l2_squared / (2 * self.sigma_squared)
-        return Bound(rho=rho, shifts=shifts)
+        if l2_squared is None:
+            return Bound()
+        assert l0 is not None  # whole numbers that move add at least 1 each to the sum of squares
+        shifts = normal = None
+        by_shifts = linf is not None and l0 * linf**2 <= l2_squared
+        if self.proof == BY_TURNING and (not by_shifts or self.sigma_squared > SMOOTH):
+            normal = gaussian.turned(self.sigma_squared, l2_squared, l0)
+        if by_shifts and normal is None:
+            shifts = (Shift(self.noise, int(linf or 0), l0),)
+        return Bound(rho=l2_squared / (2 * self.sigma_squared), shifts=shifts, normal=normal)
 
     def delta(self, *, epsilon: Fraction, distance: Distance) -> Fraction:
-        """The delta that goes with this epsilon: an upper bound, tight in one dimension; 1 if none is proved.
+        """The delta that goes with this epsilon: an upper bound; 1 if none is proved.
+
+        Exact in one dimension, and nearly so where l0 coordinates move by linf each.
 
         >>> one = Distance(l0=1, linf=Fraction(1))
         >>> float(Gaussian(sigma_squared=Fraction(1)).delta(epsilon=Fraction(1), distance=one))
         0.14135133940562192
         """
         epsilon, steps = price("epsilon", epsilon, zero=True), distance.for_integers()
-        if steps.l0 == 1 and steps.linf is not None:
-            exact = gaussian.shift_delta(self.sigma_squared, epsilon, int(steps.linf)).high
-            return min(Fraction(1), numbers.round_up(exact, 64))
-        return self.bound(distance).delta_at(epsilon)
+        if steps.is_zero or steps.l0 is None or steps.linf is None:
+            return self.bound(distance).delta_at(epsilon)
+        found = gaussian.alike_delta(self.sigma_squared, epsilon, int(steps.linf), steps.l0)
+        found = min(Fraction(1), numbers.round_up(found, 64))
+        return found if steps.l0 == 1 else min(found, self.bound(distance).delta_at(epsilon))
 
     def epsilon(self, *, delta: Fraction, distance: Distance) -> Fraction:
         """The smallest epsilon in steps of 2^-20 for which `delta` is enough.
@@ -292,11 +312,18 @@ class Gaussian(Additive):
         return Fraction(bisected(enough, -1, LARGEST_EPSILON * steps), steps)
 
 
+def best_proof(sigma_squared: Fraction, *distances: Distance) -> int:
+    """The proof that prices this noise lowest at these distances; the first where they are the same."""
+    noise = Gaussian(sigma_squared=sigma_squared, proof=BY_TURNING)
+    return BY_RHO if all(noise.bound(each).normal is None for each in distances) else BY_TURNING
+
+
 def _near(epsilon: float, delta: float, distance: Distance) -> float | None:
-    """The variance of the normal law that is private at a distance of one coordinate, if it is wide: that of
-    the discrete law is near it."""
-    shift = distance.for_integers().linf
-    if shift is None or distance.l0 != 1 or not 1e-3 < epsilon < 100 or not 1e-15 < delta < 0.1:
+    """The variance of the normal law that is private at a distance, if it is wide: that of the discrete law
+    is near it."""
+    steps = distance.for_integers()
+    worst = [size for size in (_square(steps), steps.l2_squared) if size is not None]
+    if not worst or not 1e-3 < epsilon < 100 or not 1e-15 < delta < 0.1 or max(worst) > 10**200:
         return None
 
     def lost(ratio: float) -> float:  # of the deviation to the shift
@@ -308,5 +335,11 @@ def _near(epsilon: float, delta: float, distance: Distance) -> float | None:
     for _ in range(100):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if lost(middle) <= delta else (middle, high)
-    variance = (high * float(shift)) ** 2
+    variance = high**2 * float(min(worst))
     return variance if variance > 100 else None
+
+
+def _square(distance: Distance) -> Fraction | None:
+    """The square of the l2 norm if l0 coordinates move by linf each."""
+    l0, linf = distance.l0, distance.linf
+    return None if l0 is None or linf is None else l0 * linf**2

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -64,17 +64,18 @@ class Pair:
     """A pair that is its own mirror image: exchanging P and Q turns every loss round.
 
     `losses` and the logarithms of both masses, without rounding up; `lost` is what P has beyond the last of
-    them, and Q before the first.
+    them, and Q before the first. Losses are raised by `more`, in either order.
     """
 
     losses: Floats
     above: Floats  # P
     below: Floats  # Q
     lost: float = 0.0
+    more: float = 0.0
 
     def atoms(self) -> Atoms:
         """The pair as it is."""
-        return Atoms.rounded_up(self.losses, self._with_lost(self.above), self.lost)
+        return Atoms.rounded_up(self.losses + self.more, self._with_lost(self.above), self.lost)
 
     def _with_lost(self, logs: Floats) -> Floats:
         """Either law has less than `lost` before the first loss; it is put there."""
@@ -93,9 +94,9 @@ class Pair:
         Everybody takes part with probability `rate`, independently, and comes or goes: Zhu, Dong and Wang
         (2022), theorem 11.
         """
-        losses, wrong = _log_mixture(self.losses, rate), np.abs(self.losses) * 2.0**-50
+        losses, wrong = _log_mixture(self.losses + self.more, rate), np.abs(self.losses) * 2.0**-50
         forward = Atoms.rounded_up(losses + wrong, self._with_lost(self._mixed(rate)), self.lost)
-        back = wrong - losses
+        back = wrong - _log_mixture(self.losses - self.more, rate)
         if not self.lost:
             return forward, Atoms.rounded_up(back, self.below)
         # what Q has before the first loss meets at least 1 - rate of itself in the mixture
@@ -108,11 +109,12 @@ class Pair:
         For epsilon >= 0 the mixture against Q, below by symmetry: Zhu, Dong and Wang (2022), theorem 11.
         What is left of the mass has no loss.
         """
-        losses = _log_mixture(self.losses, rate) + np.abs(self.losses) * 2.0**-50
+        losses = _log_mixture(self.losses + self.more, rate) + np.abs(self.losses) * 2.0**-50
         there = losses > 0
         mixed, up = self._mixed(rate)[there], losses[there]
         down = mixed - up
-        none = max(0.0, 1 - float(np.exp(mixed).sum() + np.exp(down).sum()) - self.lost) + 2 * ROUNDING
+        none = max(0.0, 1 - float(np.exp(mixed).sum() + np.exp(down).sum()) - self.lost)
+        none += 2 * ROUNDING + 4 * self.more  # what was raised above is not taken from it
         return Atoms.rounded_up(
             np.concatenate([-up, [0.0], up]), np.concatenate([down, [math.log(none)], mixed]), self.lost
         )
@@ -194,7 +196,22 @@ def _gaussian(sigma_squared: Fraction, steps: int, more: float) -> Pair:
     total = math.log(law.total.low)
     lost = float((law.beyond(reach + 1) / law.total).high)
     above, below = -((y - steps) ** 2) / twice - total, -(y**2) / twice - total
-    return Pair((2 * y - steps) * steps / twice + more, above, below, lost + LEAST)
+    return Pair((2 * y - steps) * steps / twice, above, below, lost + LEAST, more)
+
+
+@lru_cache(maxsize=16)
+def turned(squared: Fraction, times: int) -> Pair:
+    """The pair of so many turned vectors: of a normal shift, which a shift on a fine grid dominates.
+
+    As for coarse noise: m times noise of (a/m)^2 plus normal noise of 2 m^2 is normal but for 1 +- 1.1e-16.
+    Where that takes too many atoms it is its rho, which is at least the sum of the rhos of the vectors.
+    """
+    steps = max(1, math.isqrt(int(squared * FINE**2)))
+    if squared > 2000 or squared * WIDEST**2 < 1:
+        return curve(squared / 2)
+    more = float(numbers.round_up((times + 1) * gaussian.ALMOST, 50))
+    pair = _gaussian(numbers.round_down(steps**2 / squared - 2, 53), steps, more)
+    return replace(pair, above=pair.above + more, below=pair.below + more, lost=pair.lost * (1 + 2 * more))
 
 
 def _coarse(steps: int, most: int) -> tuple[int, int]:

@@ -29,9 +29,10 @@ from sfumato.budget.accounting import atoms
 from sfumato.budget.accounting.atoms import LEAST, ROUNDING, Atoms
 from sfumato.budget.accounting.composition import STEPS, chance, optimal, zcdp
 from sfumato.errors import InvalidParameter
-from sfumato.exact import numbers
-from sfumato.mechanisms import Bound
+from sfumato.exact import gaussian, numbers
+from sfumato.mechanisms import Bound, accuracy
 from sfumato.mechanisms.arguments import LARGEST_EPSILON, exact, rational, whole
+from sfumato.mechanisms.mechanism import bisected
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
@@ -74,6 +75,29 @@ class Concentrated:
 
 
 @dataclass(frozen=True, slots=True)
+class Turned:
+    """Normal noise of variance 1, moved by the root of `squared`, but for the factors of so many steps."""
+
+    squared: Fraction
+    times: int
+
+    def delta(self, epsilon: Fraction) -> Fraction:
+        """A delta for which this is (epsilon, delta)-private, from the closed form."""
+        return gaussian.turned_delta(self.squared, epsilon, self.times)
+
+    def epsilon(self, delta: Fraction) -> Fraction:
+        """The smallest epsilon in steps of 2^-40 for which `delta` is enough."""
+
+        def enough(units: int) -> bool:
+            return self.delta(Fraction(units, STEPS)) <= delta
+
+        if not enough(LARGEST_EPSILON * STEPS):
+            raise InvalidParameter("delta", delta, f"no epsilon below {LARGEST_EPSILON} reaches it")
+        near = accuracy.continuous_epsilon(delta=float(delta), ratio=math.sqrt(self.squared))
+        return Fraction(bisected(enough, -1, LARGEST_EPSILON * STEPS, round(near * STEPS)), STEPS)
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """A part that sees only some of the people: each with probability `rate`, or `rate` of all of them."""
 
@@ -82,7 +106,7 @@ class Sampled:
     fixed: bool
 
 
-Whole = Response | MovedNoise | Concentrated
+Whole = Response | MovedNoise | Concentrated | Turned
 Part = Whole | Sampled
 
 
@@ -115,6 +139,8 @@ class PrivacyLoss:
             elif bound.epsilon is not None:
                 found[Response(bound.epsilon)] += 1
                 lost += bound.delta
+            elif bound.normal is not None:
+                found[Turned(bound.normal, 1)] += 1
             elif bound.rho is not None:
                 found[Concentrated(bound.rho)] += 1
             else:
@@ -123,16 +149,21 @@ class PrivacyLoss:
 
     @classmethod
     def _made(cls, found: Counter[Part], lost: Fraction, towards: str) -> PrivacyLoss:
-        """In normal form: losses of zero left out, and rhos added up."""
-        rho = sum(
-            (part.rho * count for part, count in found.items() if isinstance(part, Concentrated)), Fraction()
-        )
-        rest: dict[Part, int] = {
-            part: count for part, count in found.items() if not isinstance(part, Concentrated)
-        }
+        """In normal form: losses of zero left out, and rhos and the squares of normal shifts added up."""
+        rho, squared, times = Fraction(0), Fraction(0), 0
+        rest: dict[Part, int] = {}
+        for part, count in found.items():
+            if isinstance(part, Concentrated):
+                rho += part.rho * count
+            elif isinstance(part, Turned):
+                squared, times = squared + part.squared * count, times + part.times * count
+            else:
+                rest[part] = count
         rest.pop(Response(Fraction(0)), None)
         if rho:
             rest[Concentrated(rho)] = 1
+        if squared:
+            rest[Turned(squared, times)] = 1
         return cls(tuple((part, count) for part, count in rest.items() if count), lost, towards)
 
     def then(self, other: PrivacyLoss) -> PrivacyLoss:
@@ -170,7 +201,7 @@ class PrivacyLoss:
         match self.parts:
             case ():
                 return self
-            case ((Response() | MovedNoise() | Concentrated() as part, 1),):
+            case ((Response() | MovedNoise() | Concentrated() | Turned() as part, 1),):
                 return PrivacyLoss(((Sampled(part, share, fixed), 1),), self.lost * share, self.towards)
         raise InvalidParameter("steps", len(self.parts), "sample one step, then compose: .sampled().times()")
 
@@ -183,6 +214,8 @@ class PrivacyLoss:
                 rest = optimal(self._alike[0], count=self._alike[1]).delta(epsilon)
             elif self._rho is not None:
                 rest = Bound(rho=self._rho).delta_at(epsilon)
+            elif self._turned is not None:
+                rest = self._turned.delta(epsilon)
             else:
                 rest = max(Fraction(sum_.curve(float(epsilon)).delta(_down(epsilon))) for sum_ in self._sums)
         return min(Fraction(1), self.lost + rest)
@@ -198,6 +231,8 @@ class PrivacyLoss:
             return optimal(self._alike[0], count=self._alike[1]).total(room)
         if self._rho is not None:
             return zcdp([self._rho], delta=room)
+        if self._turned is not None:
+            return self._turned.epsilon(room)
         steps = max(_up(sum_.epsilon(float(numbers.round_down(room, 50)))) for sum_ in self._sums)
         return steps if self._pure is None else min(steps, self._pure)
 
@@ -255,6 +290,14 @@ class PrivacyLoss:
         return None
 
     @cached_property
+    def _turned(self) -> Turned | None:
+        """The one normal shift that all steps come to, if nothing else is known."""
+        match self.parts:
+            case ((Turned() as part, 1),):
+                return part
+        return None
+
+    @cached_property
     def _sums(self) -> tuple[AtomSum, ...]:
         """The parts in each order of the neighbours; once if they are all their own mirror image."""
         orders = 2 if any(isinstance(part, Sampled) and not part.fixed for part, _ in self.parts) else 1
@@ -278,6 +321,8 @@ def _pair(part: Whole) -> Pair:
         return atoms.response(part.epsilon)
     if isinstance(part, Concentrated):
         return atoms.curve(part.rho)
+    if isinstance(part, Turned):
+        return atoms.turned(part.squared, part.times)
     return atoms.shifted(part.noise, part.steps)
 
 

@@ -39,6 +39,7 @@ from sfumato.mechanisms import (
     Truncated,
 )
 from sfumato.mechanisms.arguments import LARGEST_PART
+from sfumato.mechanisms.noise import BY_RHO
 
 VERSION = 1
 
@@ -63,6 +64,8 @@ MECHANISMS: dict[str, type[Private]] = {
     "top k": TopK,
     "truncated": Truncated,
 }
+
+LATER = {"monotone": False, "proof": BY_RHO}  # what is meant where they are not written, for ever
 
 
 @lru_cache(maxsize=1024)
@@ -152,6 +155,6 @@ def _long(value: Any) -> bool:
 
 
 def _write_fields(value: Any) -> dict[str, Any]:
-    """Every field; `monotone`, which came later, only where it holds: the old form keeps its text."""
+    """Every field; those which came later only where they say something: the old form keeps its text."""
     written = {field.name: _write(getattr(value, field.name)) for field in fields(value)}
-    return {name: each for name, each in written.items() if not (name == "monotone" and each is False)}
+    return {name: each for name, each in written.items() if name not in LATER or each != LATER[name]}
