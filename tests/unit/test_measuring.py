@@ -13,7 +13,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.budget import Share
-from sfumato.curator import fits, measuring
+from sfumato.curator import fits, tables
 from sfumato.curator.caps import nodes
 from sfumato.curator.shortfalls import settled_cut
 from sfumato.errors import BudgetExceeded, PolicyError
@@ -106,8 +106,8 @@ def test_a_column_is_measured_when_it_is_first_added_up_and_keys_are_not(tmp_pat
     assert [told for told, _ in spent(db)] == ["measure buys: cents", "SELECT SUM(cents) FROM buys"]
     table = db.policy.table("buys")
     assert table is not None
-    assert [each.name for each in measuring.added_up(table)] == ["cents"]
-    assert [each.name for each in measuring.capped(db.policy)] == ["buys"]
+    assert [each.name for each in tables.added_up(table)] == ["cents"]
+    assert [each.name for each in tables.capped(db.policy)] == ["buys"]
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,16 @@ _LATER = {
         "Which promises are in force; withdraw those taken out of the policy.",
     ),
     "suggest": ("sfumato.cli.suggest", "The epsilon that keeps a promise, in words and as a plot."),
+    "measure": (
+        "sfumato.cli.measure",
+        "Measure how much people have, on the owner's account, before a question does.",
+    ),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, for all later questions."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
 
 
-CHARGING = ("sql", "tune", "shell", "demo", "serve")  # commands that may charge something
+CHARGING = ("sql", "measure", "tune", "shell", "demo", "serve")  # commands that may charge something
 
 
 class Friendly(click.Command):

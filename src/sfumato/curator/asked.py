@@ -13,7 +13,7 @@ from sfumato.curator import texts
 from sfumato.curator.calibrate import Calibration
 from sfumato.curator.drawing import job
 from sfumato.curator.path import Bill, pay
-from sfumato.curator.refusals import check_least
+from sfumato.curator.refusals import check_least, told_unmeasured
 from sfumato.curator.release import Release
 from sfumato.curator.repairs import is_repaired
 from sfumato.curator.shortfalls import all_together, settled
@@ -381,7 +381,8 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
         drawn = stored.drawn[start:end]
         groups = len(drawn[0]) if plan.private_keys else plan.size
         there = settled(plan, query, all_together(plan, drawn), groups)
-        releases.append(Release(keeper.policy.name, there, query, drawn, *facts))
+        told = told_unmeasured(keeper.policy, plan)
+        releases.append(Release(keeper.policy.name, there, query, drawn, *facts, unmeasured=told))
         start = end
     return tuple(releases)
 

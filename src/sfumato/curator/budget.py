@@ -18,6 +18,7 @@ from sfumato.budget.ledger.subjects import counts
 from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
+from sfumato.curator.tables import MEASURE
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.statement import parse
@@ -49,6 +50,7 @@ class Budget:
     worth: str = field(default="")  # what is left, in the words of somebody who counts
     was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
     bound: str = field(default="")  # which other policy on the same ledger gives less, in words
+    measuring: str = field(default="")  # what of the owner's share for measuring is spent, in words
     units: tuple[
         tuple[str, Units], ...
     ] = ()  # names of what the policy tells apart, and all that is something else
@@ -109,6 +111,7 @@ class Budget:
             **({"delta": self._deltas()} if self.total.delta else {}),
             "worth": self.worth,
             "bound": self.bound,
+            "measuring": self.measuring,
             "head": self.head,
             "by_analyst": {name: decimal(spent.amount) for name, spent in self.by_analyst().items()},
             "by_day": {day: decimal(spent.amount) for day, spent in self.by_day().items()},
@@ -184,7 +187,9 @@ class Budget:
         if self.total.delta:
             deltas = self._deltas()
             lines.append(f"  delta {deltas['spent']} of {deltas['total']} spent, {deltas['left']} left")
-        lines += show.paragraphs([each for each in (self.worth, self.bound, self._apart()) if each])
+        lines += show.paragraphs(
+            [each for each in (self.worth, self.measuring, self.bound, self._apart()) if each]
+        )
         if len(self.by_analyst()) > 1 or self.shares:
             lines += ["", self._people()]
         if self.history:
@@ -291,8 +296,18 @@ def budget_of(keeper: Keeper) -> Budget:
     spent, limit = ledger.spent, ledger.limit
     facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
     others = {called(unit, policy): apart([unit], policy) for unit in units_of(policy)}
-    more = (keeper.said.bound, tuple(others.items()) if policy.units else ())
+    more = (keeper.said.bound, _measured(keeper), tuple(others.items()) if policy.units else ())
     return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, keeper.names), *more)
+
+
+def _measured(keeper: Keeper) -> str:
+    """What of the share for measuring is spent."""
+    policy = keeper.policy
+    if not policy.measure:
+        return ""
+    share = policy.budget.of(policy.budget.amount * policy.measure, Fraction(0))
+    spent = decimal(keeper.ledger.spent_on(f"{MEASURE} "))
+    return f"Of {share} for measuring how much people have ([measure] in the policy), {spent} is spent."
 
 
 def _good_for(policy: Policy, left: Guarantee) -> str:

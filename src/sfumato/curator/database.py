@@ -18,6 +18,7 @@ from sfumato.curator.keeper import Keeper
 from sfumato.curator.question import Question, asked, check_delta, price
 from sfumato.curator.refusals import check_units
 from sfumato.curator.suggest import Standing, Suggestion, suggested
+from sfumato.curator.tables import measure
 from sfumato.curator.within import check_within, found_within
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.exact.coins import Coins, SystemCoins
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from sfumato.budget.ledger.bodies import DataBody
     from sfumato.curator.release import Release
+    from sfumato.curator.tables import Bought
     from sfumato.curator.within import Within
     from sfumato.mechanisms import Guarantee
     from sfumato.mechanisms.guarantee import Number
@@ -131,6 +133,17 @@ class Database(Keeper):
         """
         spend = price(self.ledger.total, epsilon, rho, None)
         return tuning.tune(self, table, spend, columns, progress)
+
+    def measure(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        anew: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> list[Bought]:
+        """Measure how much people have, on the owner's account, before a question does; or `anew`, after the
+        data changed. See `[measure]` in the reference of policies."""
+        return measure(self, tables, anew=anew, progress=progress)
 
     def suggest_epsilon(
         self,

@@ -49,6 +49,8 @@ class Explanation:
     before: tuple[str, ...] = ()  # what is measured first, in sentences
     expected: tuple[Forecast, ...] = ()  # errors, as far as they can be told without data
     wished: str = ""  # the error that was asked for, and its price
+    aged: str = ""  # that what is known of tables is older than the data
+    unmeasured: str = ""  # that it was not measured how much people have
 
     @property
     def price(self) -> Guarantee:
@@ -121,7 +123,7 @@ class Explanation:
             "breaks": self.breaks,
             **({"within": self.wished} if self.wished else {}),
             "too_small": self.too_small,
-            "notes": [*self._repaired(), *self._tuned(), *self._notes()],
+            "notes": [*self._repaired(), *self._tuned(), *self._about_tables(), *self._notes()],
             "engine_sql": self.engine_sql,
         }
 
@@ -164,6 +166,9 @@ class Explanation:
 
     def _notes(self) -> list[str]:
         return list(dict.fromkeys(note for each in (self, *self.beside) for note in reading_notes(each.plan)))
+
+    def _about_tables(self) -> list[str]:
+        return [f"{each}." for each in (self.aged, self.unmeasured) if each]
 
     def _repaired(self) -> list[str]:
         return [repairs.told(self.repaired)] if self.repaired else []

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 AT_95 = Fraction(1, 20)
 FROM_NOISE = ""  # noise alone decides
-FROM_TABLES = "from what was measured of its tables"
-FROM_SIZES = "from the number of rows that the policy declares"
-FROM_BEFORE = "from your earlier release of it"
+FROM_TABLES = "by what was measured of its tables"
+FROM_SIZES = "by the number of rows that the policy declares"
+FROM_BEFORE = "by your earlier release of it"
 FROM_NOTHING = "if each group has 1,000 rows"
 UNKNOWN = "not known before it is measured how much people have"
 DEPENDS = "it depends on the values around it"

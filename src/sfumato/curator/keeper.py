@@ -46,7 +46,7 @@ class Keeper:
         self.policy, self.ledger, self.analyst = policy, ledger, analyst
         self.source, self.coins = source, coins
         self.names = Names.of(policy, ledger.path)
-        self.measured: dict[str, Measured] = {}  # what is known of tables, by what it was bought as
+        self.measured: dict[str, tuple[Measured, int]] = {}  # what is known of tables, and how old it is
         self.judges = judges_of(policy, source.counted)
         known = ledger.promises()
         ledger.promise(tuple(judge.as_known(known) for judge in self.judges))

@@ -24,8 +24,9 @@ from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
 from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen, with_mean
 from sfumato.curator.forecast import Size
 from sfumato.curator.proportions import are_all
-from sfumato.curator.question import FINEST, Way, asked, planned
-from sfumato.curator.tuning import as_measured, rows_question, totals_question
+from sfumato.curator.question import Way, asked, planned
+from sfumato.curator.tables import MEASURE, Tables, added_up, capped, whole_units
+from sfumato.curator.tuning import as_measured
 from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, NANO, Shortfall
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Call, Field, fields
@@ -52,14 +53,13 @@ if TYPE_CHECKING:
 
 OWN = Fraction(3, 10)  # of its price, for a histogram of its own
 PAIRS = 10**6  # the number of a fold of ours, which no text has
-MEASURE = "measure"  # how the history tells what was measured of tables; no SQL begins so
-KEYS = 100  # values of an integer that is taken for a key, and not for something to add up
 
 
 def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True) -> Question:
     """A question with caps that fit, or one that measures first."""
     fits = Fits(keeper)
     question = asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
+    question = replace(question, aged=tuple(fits.aged.items()))
     if not fits.missing:
         return question
     return replace(
@@ -78,37 +78,6 @@ def guessed(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = 
     return asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
 
 
-def capped(policy: Policy) -> list[DeclaredTable]:
-    """The tables whose people are measured: those with several rows a person, that were not tuned."""
-    return [t for t in policy.tables if (t.rows_per_person or 1) > 1 and t.tuning is None]
-
-
-def added_up(table: DeclaredTable) -> list[DeclaredColumn]:
-    """The columns of a table that may be added up: with bounds, and not few values, as keys have."""
-    return [
-        each
-        for each in table.columns
-        if each.low is not None
-        and each.high is not None
-        and each.keys is None
-        and each.kind in ("integer", "number")
-        and (each.kind == "number" or each.high - each.low >= KEYS)
-    ]
-
-
-def part(policy: Policy, table: DeclaredTable, column: DeclaredColumn | None = None) -> Guarantee:
-    """What is spent on the rows of a table, or on a column."""
-    whole = policy.budget.amount * policy.measure / len(capped(policy))
-    columns = len(added_up(table))
-    half = whole / 2 if columns else whole
-    return _whole_units(policy.budget, half if column is None else half / columns)
-
-
-def _whole_units(currency: Guarantee, amount: Fraction) -> Guarantee:
-    """A price as it is counted, so that parts do not come to more than the whole."""
-    return currency.of(Fraction(math.floor(amount * FINEST), FINEST), Fraction(0))
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Where it is told how much people have of something: in a table's histogram, or in a question's own."""
@@ -124,6 +93,7 @@ class Fits:
     keeper: Keeper
     missing: dict[str, Question] = field(default_factory=dict)
     for_own: Guarantee | None = None  # what is, or was, spent on histograms of the question
+    aged: dict[str, int] = field(default_factory=dict)  # what is older than the data: how often they changed
     guesses: bool = False  # whether a table's histogram stands in for one of its own that is not bought
 
     def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
@@ -154,7 +124,7 @@ class Fits:
             return None
         rest = spend
         if count := sum(not each.is_tables for each in wanted.values()):  # these share what is for caps
-            share = _whole_units(spend, spend.amount * OWN / count)
+            share = whole_units(spend, spend.amount * OWN / count)
             wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
             self.for_own = spend.of(share.amount * count, Fraction(0))
             rest = spend.of(spend.amount - share.amount * count, spend.delta)
@@ -320,15 +290,12 @@ class Fits:
         return self._own(inner, Octaves(None, None, 0, ROWS), spend)
 
     def _rows(self, name: str) -> Finding:
-        owner = self.keeper.owner
-        table = owner.policy.table(name)
+        table = self.keeper.policy.table(name)
         assert table is not None
-        return Finding(rows_question(owner, table, part(owner.policy, table), MEASURE), True)
+        return Finding(Tables(self.keeper).rows(table), True)
 
     def _totals(self, table: DeclaredTable, column: DeclaredColumn) -> Finding:
-        owner = self.keeper.owner
-        spend = part(owner.policy, table, column)
-        return Finding(totals_question(owner, table, column, Fraction(0), spend, MEASURE), True)
+        return Finding(Tables(self.keeper).totals(table, column), True)
 
     def _stand_in(self, measure: Measure, relation: Relation) -> Measured | None:
         """What is known of the table that a question is about, where only a guess is wanted."""
@@ -344,32 +311,21 @@ class Fits:
 
     def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
-        histogram, ledger = source.histogram, self.keeper.ledger
-        if source.is_tables and (known := self.keeper.measured.get(histogram.key)) is not None:
-            return known
-        versions = [ledger.data_version]
-        wanted = histogram
+        histogram = source.histogram
         if source.is_tables:
-            versions = list(range(versions[0], 0, -1))
-            wanted = replace(histogram, query=replace(histogram.query, asked=ledger.least.of(Fraction(0))))
-        for version in versions:
-            if (stored := wanted.stored(version)) is not None:
-                found = as_measured(stored.receipt.price, stored.drawn[0])
-                if source.is_tables:  # it is the same for good
-                    self.keeper.measured[histogram.key] = found
-                return found
-        if buys and (not source.is_tables or self._may_measure(histogram)):
+            tables = Tables(self.keeper)
+            if (found := tables.found(histogram)) is not None:
+                if found.changes:
+                    self.aged[histogram.sql.removeprefix(f"{MEASURE} ")] = found.changes
+                return found.measured
+            is_missing = buys and tables.may_buy(histogram)
+        else:
+            if (stored := histogram.stored(self.keeper.ledger.data_version)) is not None:
+                return as_measured(stored.receipt.price, stored.drawn[0])
+            is_missing = buys
+        if is_missing:
             self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
         return None
-
-    def _may_measure(self, histogram: Question) -> bool:
-        """Whether the owner's share has room for it, whatever the policy said when the others were bought; or
-        it was bought, and waits."""
-        policy = self.keeper.policy
-        if not histogram.is_new:
-            return True
-        spent = self.keeper.ledger.spent_on(f"{MEASURE} ") + histogram.query.guarantee().amount
-        return spent <= policy.budget.amount * policy.measure
 
 
 def _lifted(relation: Relation) -> Relation:

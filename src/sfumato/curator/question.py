@@ -20,7 +20,7 @@ from sfumato.curator.explanation import Explanation
 from sfumato.curator.forecast import forecasts
 from sfumato.curator.intervals import uses
 from sfumato.curator.proportions import are_all
-from sfumato.curator.refusals import check_least, private_keys, too_small
+from sfumato.curator.refusals import check_least, private_keys, told_age, told_unmeasured, too_small
 from sfumato.curator.repairs import wrong_readings
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryRefused
 from sfumato.mechanisms import Guarantee
@@ -88,6 +88,7 @@ class Question(Asked):
     before: tuple[Question, ...] = ()  # histograms that are bought first
     again: Callable[[Keeper, bool], Question] | None = None  # the same, once that is known
     guessed: Callable[[], Question] | None = None  # the same, as it is likely to be then
+    aged: tuple[tuple[str, int], ...] = ()  # what it knows of tables from before the data last changed
     wished: str = ""  # the error that it was asked for, and what its price is expected to give
     size: Sizing | None = None  # what is known of what it counts
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
@@ -274,6 +275,8 @@ class Question(Asked):
             before=() if paid else tuple(self._measured_first()),
             expected=() if paid else forecasts(self),
             wished=self.wished,
+            aged="" if paid else told_age(self.aged),
+            unmeasured=told_unmeasured(keeper.policy, plan),
         )
 
     def _measured_first(self) -> Iterator[str]:
@@ -353,7 +356,9 @@ class Question(Asked):
     def released(self, stored: Stored) -> Release:
         """What is stored for it, as it is shown."""
         (release,) = shown(self.database, stored)
-        return self._beside_public(replace(release, caps=self.tuned_for, own=self.bought))
+        aged = told_age(self.aged) if release.receipt.charged.amount else ""
+        release = replace(release, caps=self.tuned_for, own=self.bought, wished=self.wished, aged=aged)
+        return self._beside_public(release)
 
     @property
     def stands_alone(self) -> bool:

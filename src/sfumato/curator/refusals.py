@@ -47,6 +47,31 @@ def too_small(policy: Policy, prices: Sequence[Guarantee]) -> str:
     )
 
 
+def told_age(aged: Sequence[tuple[str, int]]) -> str:
+    """That what is known of tables is older than the data."""
+    if not aged:
+        return ""
+    names, most = ", ".join(name for name, _ in aged), max(changes for _, changes in aged)
+    times = "once" if most == 1 else f"{most} times"
+    return (
+        f"How much people have was measured before the data last changed ({names}; the data have changed "
+        f"{times} since). Caps still hold but may fit worse. The owner can measure it again: sfumato measure "
+        "--anew"
+    )
+
+
+def told_unmeasured(policy: Policy, plan: Plan) -> str:
+    """That nobody measured how much the caps on one person cut."""
+    is_capped = any(t.rows_per_person not in (None, 1) and t.name in plan.tables for t in policy.tables)
+    is_tuned = any(t.tuning is not None for t in policy.tables)
+    if policy.measure or is_tuned or not is_capped or not any(each.scaling for each in plan.measures):
+        return ""
+    return (
+        "Noise only: it was not measured how much the caps on one person cut. The owner can have that "
+        'measured and added back: write [measure] and share = "10%" into the policy'
+    )
+
+
 def check_least(policy: Policy, prices: Sequence[Guarantee]) -> None:
     """Refuse prices that are below the least together."""
     if told := too_small(policy, prices):

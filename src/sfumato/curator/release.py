@@ -86,6 +86,9 @@ class Release:
     caps: Guarantee | None = None  # what was spent before it on caps that fit its question
     together: Guarantee | None = None  # what all of them cost, if there are several
     own: Guarantee | None = None  # what of its price went into histograms of its own
+    wished: str = ""  # the error that it was asked for, and what its price was expected to give
+    aged: str = ""  # that what was known of its tables is older than the data
+    unmeasured: str = ""  # that it was not measured how much people have
 
     @staticmethod
     def check_level(level: str | float | Fraction) -> None:
@@ -303,7 +306,9 @@ class Release:
 
     def notes(self, level: str | float | Fraction = LEVEL) -> list[str]:
         """What the numbers do not say by themselves."""
-        return [self.cost_note(), *show.gains(self.gains), *reading_notes(self.plan, level)]
+        told = [f"Asked within {self.wished}."] if self.wished else []
+        told += [f"{each}." for each in (self.aged, self.unmeasured) if each]
+        return [self.cost_note(), *told, *show.gains(self.gains), *reading_notes(self.plan, level)]
 
     def cost_note(self) -> str:
         """What it cost and what is left."""

@@ -74,7 +74,7 @@ def found_within(
     told = ", ".join(map(str, wanted))
     held = paid.earlier(keeper.ledger.data_version)
     if held is not None and _meets(wanted, seen_in(paid.released(held)), NEAR_ENOUGH):
-        return replace(paid, wished=f"{told}: an earlier release of yours is about as exact")
+        return replace(paid, wished=f"{told}: free, an earlier release of yours is about as exact")
 
     def forecast(place: int) -> list[tuple[Wish, Forecast]]:
         return _matched(wanted, forecasts(priced(place)), wished)
@@ -92,7 +92,7 @@ def found_within(
     question = priced(high)
     found = _matched(wanted, forecasts(question), wished)
     expected = "; ".join(f"{each.column} {_told(each)}" for _, each in found)
-    question = replace(question, wished=f"{told} costs {question.whole}; expected: {expected}")
+    question = replace(question, wished=f"{told}: {question.whole}, expected {expected}")
     if question.whole.amount > confirmed and question.stored() is None:
         cost = decimal(question.whole.amount)
         raise InvalidParameter(
