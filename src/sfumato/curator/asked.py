@@ -164,6 +164,11 @@ class Asked(ABC):
         )
 
     @property
+    def sought(self) -> tuple[tuple[Guarantee, ...], ...]:
+        """At which prices a stored release must have been asked, to answer it."""
+        return tuple(dict.fromkeys((self.prices, self.worth)))
+
+    @property
     def breaks(self) -> str:
         """The promise that it would break, in words."""
         return self.database.said.breaks(self.spend, self.slack, self.units)
@@ -249,7 +254,7 @@ class Asked(ABC):
     def _kept(self, version: int | None) -> Iterator[Kept]:
         """What may be an answer, by its names of today and then by those of before."""
         ledger = self.database.ledger
-        for cost in dict.fromkeys((self.prices, self.worth)):
+        for cost in self.sought:
             yield from ledger.all_kept(self.keys, cost, version=version)
             for _, keys in self._earlier:
                 yield from ledger.all_kept(keys, cost, version=version, answers=self.answers)
@@ -356,7 +361,7 @@ class Asked(ABC):
         would be now, or as they were when other measures were taken for the same."""
         ledger, prices = self.database.ledger, self.prices
         found: tuple[Kept, ...] = ()
-        for cost in dict.fromkeys((prices, self.worth)):
+        for cost in self.sought:
             found += ledger.unredeemed(self.keys, cost)
             for _, keys in self._earlier:
                 found += ledger.unredeemed(keys, cost, answers=self.answers)

@@ -22,6 +22,7 @@ from sfumato.curator.intervals import Errors
 from sfumato.curator.release import Cell, is_label
 from sfumato.curator.shortfalls import settled
 from sfumato.curator.typical import EXAMPLE, middling
+from sfumato.mechanisms import Quantiles
 from sfumato.queries.cells import CUT_VALUES, NANO
 from sfumato.queries.measures import Kinds, Moments, PersonCount, Selected, Spread, Sum, cut_of
 from sfumato.queries.relations import Scan
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     Cells = tuple[tuple[int, ...], ...]  # of each measure, in one group
 
 AT_95 = Fraction(1, 20)
+DENSE = 2.5  # parts of itself by which a value moves with its rank, as part of all ranks
 FROM_NOISE = ""  # noise alone decides
 FROM_TABLES = "by what was measured of its tables"
 FROM_SIZES = "by the number of rows that the policy declares"
@@ -103,11 +105,18 @@ class Forecast:
         return self.error / abs(self.value)
 
 
-def forecasts(question: Foreseen) -> tuple[Forecast, ...]:
-    """What to expect of each number that a question asks for, in a group like most others."""
+def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, ...]:
+    """What to expect of each number that a question asks for, in a group like most others.
+
+    Where sizes are not known, it `assumes` groups of a thousand rows in the middle of the bounds, if that is
+    wanted: then every number has an error and a size, to be compared with others.
+    """
     if question.plan.outer is not None or question.plan.beside:
         return ()
-    if (likely := question.likely()) is None:
+    likely = question.likely()
+    if likely is None and assumes:
+        likely = question
+    if likely is None:
         names = [each.name for each in question.plan.outputs if not is_label(each.expression)]
         return tuple(Forecast(name, None, None, UNKNOWN) for name in names)
     least, question = FROM_NOISE if likely is question else FROM_TABLES, likely
@@ -123,6 +132,8 @@ def forecasts(question: Foreseen) -> tuple[Forecast, ...]:
         if is_label(output.expression):
             continue
         one = _forecast(output.name, output.expression, errors, groups, tail, basis)
+        if assumes:
+            one = _assumed(one, output.expression, errors, groups, question)
         found.append(one if one.basis else replace(one, basis=least))
     return tuple(found)
 
@@ -148,6 +159,29 @@ def _forecast(
         low, high = reader(each)
         halves.append((high - low) / 2)
     return Forecast(name, _near(statistics.median(halves)), value, basis)
+
+
+def _assumed(
+    known: Forecast, expression: Expression, errors: Errors, groups: Sequence[Cells], question: Foreseen
+) -> Forecast:
+    """The same with an error and a size, of which what is not known is made up."""
+    if isinstance(expression, Chosen):
+        return replace(known, error=_rank_error(expression, question), value=1.0)
+    values = [errors.value(expression, each) for each in groups]
+    sizes = [abs(float(each)) for each in values if each is not None]
+    value = known.value or statistics.median(sizes or [1.0]) or 1.0
+    return replace(known, error=math.inf if known.error is None else known.error, value=value)
+
+
+def _rank_error(chosen: Chosen, question: Foreseen) -> float:
+    """About how far off a quantile is in parts of itself, as if values were spread as log-normal ones are."""
+    measure, step = question.plan.measures[chosen.measure], question.query.steps[chosen.measure]
+    if not isinstance(measure, Spread) or not isinstance(step.mechanism, Quantiles):
+        return 1.0
+    ranks = step.mechanism.radius(chosen.place, AT_95) / measure.whole
+    size = None if question.size is None else question.size(measure)
+    rows = size.amount / max(question.plan.size, 1) if size is not None else float(EXAMPLE)
+    return min(DENSE * float(ranks) / max(rows, 1.0), 10.0)
 
 
 def _has_size(expression: Expression, errors: Errors, basis: str) -> bool:

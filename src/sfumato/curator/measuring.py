@@ -36,7 +36,7 @@ from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Fold, Folded, Join, Scan, Union, Where, folds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from sfumato.curator.fits import Holdings
     from sfumato.curator.keeper import Keeper
@@ -95,6 +95,8 @@ class Fits:
     for_own: Guarantee | None = None  # what is, or was, spent on histograms of the question
     aged: dict[str, int] = field(default_factory=dict)  # what is older than the data: how often they changed
     guesses: bool = False  # whether a table's histogram stands in for one of its own that is not bought
+    given: Mapping[str, Measured] | None = None  # own histograms, where they are paid apart from the question
+    own: dict[str, Question] = field(default_factory=dict)  # those that it would have
 
     def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
         """How a question is asked with caps that fit; None as long as nothing is known that helps. Without
@@ -123,7 +125,9 @@ class Fits:
         if not wanted:
             return None
         rest = spend
-        if count := sum(not each.is_tables for each in wanted.values()):  # these share what is for caps
+        if self.given is not None:
+            self.own |= {e.histogram.key: e.histogram for e in wanted.values() if not e.is_tables}
+        elif count := sum(not each.is_tables for each in wanted.values()):  # these share what is for caps
             share = whole_units(spend, spend.amount * OWN / count)
             wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
             self.for_own = spend.of(share.amount * count, Fraction(0))
@@ -173,8 +177,10 @@ class Fits:
             return _in_ratio(measure, price, groups, holdings, totals.get(measure))
 
         def size(measure: Measure) -> Size | None:
-            if holdings is None or not isinstance(measure, Moments):
+            if holdings is None or not isinstance(measure, (Moments, Spread)):
                 return None
+            if isinstance(measure, Spread):
+                return Size(holdings.kept(measure.rows or 1))
             mean = float(measure.cut.mean * NANO) if measure.cut is not None and measure.cut.rows else None
             return Size(holdings.kept(measure.rows or 1), mean)
 
@@ -243,7 +249,7 @@ class Fits:
         table = policy.table(relation.table) if isinstance(relation, Scan) else None
         if table not in capped(policy):
             table = None
-        own = spend.amount * OWN
+        own = self._own_price(spend)
         if any(field.name in dict(folds_of(relation)) for value in measure.reads for field in fields(value)):
             return None  # what is made of each person's rows is bounded as it is declared
         most = _lifted(relation).rows or 1
@@ -271,6 +277,11 @@ class Fits:
                 return self._own(pairs, Octaves(None, None, 0, plan.size.bit_length() + 2), spend)
         return None
 
+    def _own_price(self, spend: Guarantee) -> Fraction:
+        """What a histogram of its own would cost: a table's that was dearer tells more. Where own ones are
+        paid apart, a table's always does."""
+        return spend.amount * OWN if self.given is None else Fraction(0)
+
     def _own(self, relation: Relation, measure: Octaves, spend: Guarantee) -> Finding:
         """How much people have of just what a question adds up."""
         price = spend.of(spend.amount * OWN, Fraction(0))
@@ -285,7 +296,7 @@ class Fits:
         """Of how many rows what is made of them by person is made."""
         if isinstance(inner, Scan):
             found = self._rows(inner.table)
-            if found.histogram.query.asked.amount >= spend.amount * OWN:
+            if found.histogram.query.asked.amount >= self._own_price(spend):
                 return found
         return self._own(inner, Octaves(None, None, 0, ROWS), spend)
 
@@ -319,6 +330,8 @@ class Fits:
                     self.aged[histogram.sql.removeprefix(f"{MEASURE} ")] = found.changes
                 return found.measured
             is_missing = buys and tables.may_buy(histogram)
+        elif self.given is not None:
+            return self.given.get(histogram.key)
         else:
             if (stored := histogram.stored(self.keeper.ledger.data_version)) is not None:
                 return as_measured(stored.receipt.price, stored.drawn[0])
