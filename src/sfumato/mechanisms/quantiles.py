@@ -208,7 +208,7 @@ class QuantileIntervals(ForIntegers, Mechanism[Vector, Vector]):
     >>> aim = (Fraction(1, 2), Fraction(0), Fraction(1, 9), Fraction(1, 9), Fraction(1), Fraction(1, 9))
     >>> law = QuantileIntervals(cells=5, targets=(aim,)).law((3, 0, 1, 0, 3))
     >>> round(law.probability((2, 0, 4)), 4)
-    0.9821
+    0.8793
     """
 
     name: ClassVar[str] = "quantile intervals"
@@ -280,7 +280,7 @@ def most_pairs(cells: int) -> int:
     """Of how many pairs of ends an interval is chosen at most, wherever the value lies.
 
     >>> most_pairs(1), most_pairs(100), most_pairs(65536)
-    (1, 121, 961)
+    (1, 169, 992)
     """
     steps = _outward(cells)
     starts = (min(step + 1, cells - 1) for step in steps)  # there the number of low ends grows
