@@ -14,7 +14,7 @@ Both guarantees are the same epsilon; the interval is one for 99%. Bars:
   held      in at least 95% of all draws, on each line; false alarms: once in 10^8 lines that hold in 99%
   out       at most 2% on each line
 
-With --smoke a sixth of the lines, of fewer draws; they must hold in 90%.
+With --smoke a sixth of the lines, of fewer draws: they must hold in 90%, and medians may be 1.5 times as far off.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ def kinds() -> Iterator[Data]:
         yield Data("ages", 121, tuple(int(row["age"]) for row in csv.DictReader(file)))
 
 
-def bars(lines: list[tuple[Found, Found]], least: float) -> list[str]:
+def bars(lines: list[tuple[Found, Found]], farthest: float, least: float) -> list[str]:
     """What was missed."""
     missed = []
-    for name, most in (("MEDIAN", 1.0), ("p90", 1.0), ("MAX", 0.75)):
+    for name, most in (("MEDIAN", farthest), ("p90", farthest), ("MAX", 0.75)):
         before_, now_ = (sum(line[i].rows for line in lines if line[i].name == name) for i in (0, 1))
         print(f"{name}: {now_ / before_:.2f} times as many rows off")
         missed += [f"value of {name}"] if now_ > most * before_ else []
@@ -164,7 +164,7 @@ def main() -> None:
                     )
                     lines.append((old, new))
                     print(f"{data.name:10} {rows:6} {epsilon:>4} {name:10} {old}   {new}", flush=True)
-    if missed := bars(lines, 0.9 if smoke else 0.95):
+    if missed := bars(lines, *((1.5, 0.9) if smoke else (1.0, 0.95))):
         sys.exit(f"missed: {', '.join(missed)}")
 
 

@@ -270,7 +270,7 @@ def test_the_worst_data_for_an_interval_come_near_to_what_is_allowed() -> None:
     assert isinstance(step.mechanism, QuantileIntervals)
     group = [int(rank * rows), *[0] * (cells - 2), rows - int(rank * rows)]
     above, below, _ = missed(step.mechanism, rank, group)
-    assert 0.0005 < above + below <= 0.01
+    assert 0.002 < above + below <= 0.01
 
 
 def test_where_the_groups_are_private_they_take_all_of_delta_and_three_tenths() -> None:
