@@ -14,7 +14,7 @@ Both guarantees are the same epsilon; the interval is one for 99%. Bars:
   held      in at least 95% of all draws, on each line; false alarms: once in 10^8 lines that hold in 99%
   out       at most 2% on each line
 
-With --smoke a sixth of the lines, of fewer draws: they must hold in 90%, and medians may be 1.5 times as far off.
+With --smoke a sixth of the lines, of fewer draws: they hold in 90%, and medians may be 1.5 times as far off.
 """
 
 from __future__ import annotations
