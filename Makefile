@@ -26,6 +26,7 @@ test: $(READY) tools
 	$(BIN)/python benchmarks/guessing.py --smoke
 	$(BIN)/python benchmarks/server.py --smoke
 	$(BIN)/python benchmarks/deadlines.py --smoke
+	$(BIN)/python benchmarks/quantiles.py --smoke
 	$(BIN)/python benchmarks/right.py --smoke
 	$(BIN)/python benchmarks/acceptance.py --smoke
 

@@ -21,6 +21,7 @@ from sfumato.mechanisms import (
     NoisyMax,
     Partition,
     PermuteAndFlip,
+    QuantileIntervals,
     Quantiles,
     RandomizedResponse,
     Renormalised,
@@ -164,6 +165,14 @@ def groups() -> None:
         "cells 2, 3",
         f"cells {medians.law(histogram).draw(COINS)}",
         promise(medians.bound(moved)),
+    )
+    half, scale = Fraction(1, 2), Fraction(2)
+    ends = QuantileIntervals(cells=5, targets=((half, Fraction(0), scale, scale, Fraction(12), scale),))
+    show(
+        "quantile intervals",
+        "cells 2, 3",
+        f"cells {ends.law(histogram).draw(COINS)}",
+        promise(ends.bound(moved)),
     )
     modes = Modes(cells=5, scale=Fraction(1))
     show("modes", "cells 2, 4", f"cells {modes.law(histogram).draw(COINS)}", promise(modes.bound(moved)))

@@ -24,6 +24,7 @@ import sfumato as sf
 from sfumato.budget.ledger.postgres import Postgres
 from sfumato.curator import calibrate
 from sfumato.curator.repairs import was_wrong
+from sfumato.mechanisms import Distances, Private, Quantiles, Step
 from sfumato.queries import cells, domains, expressions, former, forms, measures, notation, relations
 from sfumato.queries.statement import parse
 
@@ -382,6 +383,55 @@ def test_a_receipt_pays_for_the_steps_that_were_charged_and_for_no_others(
     assert release.receipt.number == paid.number
     assert release.query.spend == question.query.spend
     calibrate._calibrated.cache_clear()
+
+
+def three_draws(measure: measures.Spread, distances: Distances, price: Fraction) -> Step[Quantiles]:
+    """A quantile as it was bought before its interval was drawn around it: a value, and two ends by rank."""
+    (rank,) = measure.ranks
+    l1 = distances.presence.l1
+    assert l1 is not None
+    scales = [
+        2 * max(rank, 1 - rank) * l1 / (price * part) for part in (Fraction(2, 3), *[Fraction(1, 6)] * 2)
+    ]
+    reach = Fraction(1 << 14)
+    targets = tuple(zip([rank] * 3, (Fraction(0), -reach, reach), scales, strict=True))
+    return Step(Quantiles(cells=measure.cells, targets=targets), distances)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_quantile_that_was_bought_with_ends_by_rank_is_free_and_what_it_was(
+    is_stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, sql = clinic(tmp_path), "SELECT MEDIAN(cost) FROM visits"
+    true = calibrate._choice
+
+    def before(
+        measure: measures.Measure, distances: Distances, epsilon: Fraction | None, rho: Fraction | None
+    ) -> Step[Private] | None:
+        if not isinstance(measure, measures.Spread):
+            return true(measure, distances, epsilon, rho)
+        assert epsilon is not None
+        return three_draws(measure, distances, epsilon)
+
+    calibrate._calibrated.cache_clear()
+    monkeypatch.setattr(calibrate, "_choice", before)
+    question = database.sql(sql, epsilon="0.25")
+    old = question.query.spend
+    assert isinstance(old[0].mechanism, Quantiles)
+    if is_stored:
+        first = numbers(question.release())
+    else:
+        question.bill().charged(database.ledger)  # as if the power had failed
+    monkeypatch.undo()
+    calibrate._calibrated.cache_clear()
+    again, spent = database.sql(sql, epsilon="0.25"), database.ledger.spent
+    assert again.query.spend != old
+    assert "rows of its rank" in str(again.explain())
+    release = again.release()
+    assert release.query.spend == old
+    assert database.ledger.spent == spent
+    assert numbers(again.release()) == (first if is_stored else numbers(release))
+    assert database.ledger.spent == spent
 
 
 def test_stored_numbers_are_read_by_what_was_stored_with_them(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ from sfumato.mechanisms import (
     Partition,
     PermuteAndFlip,
     Private,
+    QuantileIntervals,
     Quantiles,
     RandomizedResponse,
     Renormalised,
@@ -1477,6 +1478,10 @@ KINDS: list[Private] = [
     OnGrid(core=Truncated(core=Geometric(scale=HALF), low=0, high=9), bits=3),
     Partition(epsilon=HALF, delta=HALF / 1000),
     PermuteAndFlip(scale=HALF),
+    QuantileIntervals(
+        cells=4,
+        targets=((HALF, Fraction(0), HALF, HALF, Fraction(7), HALF), (Fraction(1), -HALF, HALF, Fraction(9))),
+    ),
     Quantiles(cells=4, targets=((HALF, Fraction(0), HALF), (Fraction(1, 3), Fraction(-7, 2), Fraction(9)))),
     RandomizedResponse(keep=HALF, size=3),
     Renormalised(scale=HALF, low=-1, high=9),

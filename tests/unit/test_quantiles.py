@@ -15,13 +15,16 @@ from scipy import stats
 from sfumato.errors import InvalidParameter
 from sfumato.exact import numbers
 from sfumato.exact.coins import Tape, walk
-from sfumato.mechanisms import Distance, Modes, Quantiles
-from sfumato.mechanisms.quantiles import Choices, Target, split
+from sfumato.mechanisms import Distance, Modes, QuantileIntervals, Quantiles
+from sfumato.mechanisms.quantiles import Aim, Bracketed, Choices, Target, most_pairs, split
 
 RANKS = some.fractions(0, 1, max_denominator=7)
 SCALES = some.fractions(Fraction(1, 4), 8, max_denominator=9)
 OFFSETS = some.one_of(some.just(Fraction(0)), some.fractions(-9, 9, max_denominator=5))
 TARGETS = some.lists(some.tuples(RANKS, OFFSETS, SCALES), min_size=1, max_size=2)
+LEAST = some.tuples(some.sampled_from([Fraction(0), Fraction(1)]), OFFSETS, SCALES, SCALES)
+INNER = some.tuples(RANKS, OFFSETS, SCALES, SCALES, OFFSETS, SCALES)
+AIMS = some.one_of(LEAST, INNER)
 SIZES = some.tuples(some.integers(1, 4), some.integers(1, 2))  # cells, groups
 
 
@@ -39,11 +42,24 @@ def distance(one: tuple[int, ...], other: tuple[int, ...]) -> Fraction:
     return Fraction(sum(abs(a - b) for a, b in zip(one, other, strict=True)))
 
 
-def outcomes(law: Choices) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(len(each.costs)) for each in law.laws)))
+WALKED: Aim = (Fraction(1, 2), Fraction(0), Fraction(2), Fraction(2), Fraction(1), Fraction(4))
+WALKED_LEAST: Aim = (Fraction(0), Fraction(1), Fraction(1), Fraction(3))
 
 
-def check_ratios(here: Choices, there: Choices, epsilon: Fraction) -> Fraction:
+def outcomes(law: Choices | Bracketed) -> list[tuple[int, ...]]:
+    if isinstance(law, Choices):
+        return list(itertools.product(*(range(len(each.costs)) for each in law.laws)))
+    each_: list[list[tuple[int, ...]]] = []
+    for bracket in law.brackets:
+        found: list[tuple[int, ...]] = []
+        for value in range(len(bracket.value.costs)):
+            lows, highs = (each.tolist() for each in bracket.ends(value))
+            found += [(value, low, high) for low in lows for high in highs]
+        each_.append(found)
+    return [tuple(itertools.chain(*parts)) for parts in itertools.product(*each_)]
+
+
+def check_ratios(here: Choices | Bracketed, there: Choices | Bracketed, epsilon: Fraction) -> Fraction:
     """No outcome's log ratio passes epsilon; returns the largest, from below."""
     largest = Fraction(0)
     for y in outcomes(here):
@@ -68,6 +84,41 @@ def test_no_outcome_of_quantiles_tells_neighbours_apart_by_more_than_epsilon(
     check_ratios(mechanism.law(one), mechanism.law(other), bound.epsilon)
 
 
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(pair=neighbours(), aim=AIMS)
+def test_no_outcome_of_an_interval_tells_neighbours_apart_by_more_than_epsilon(
+    pair: tuple[int, tuple[int, ...], tuple[int, ...]], aim: Aim
+) -> None:
+    cells, one, other = pair
+    mechanism = QuantileIntervals(cells=cells, targets=(aim,))
+    bound = mechanism.bound(Distance(l1=distance(one, other)))
+    assert bound.epsilon is not None
+    check_ratios(mechanism.law(one), mechanism.law(other), bound.epsilon)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pair=neighbours(), aim=AIMS)
+def test_costs_of_an_interval_move_within_a_range_of_epsilon(
+    pair: tuple[int, tuple[int, ...], tuple[int, ...]], aim: Aim
+) -> None:
+    """What the proof says of each draw by itself, in fractions: also where an outcome is too rare to see."""
+    cells, one, other = pair
+    mechanism = QuantileIntervals(cells=cells, targets=(aim,))
+    here, there = (mechanism.law(each).brackets for each in (one, other))
+    moved = [0] * len(here)
+    for i, (a, b) in enumerate(zip(one, other, strict=True)):
+        moved[i // cells] += abs(a - b)
+    rank, _, below, above, *ends = aim
+    most = max(rank, 1 - rank)
+    value = max(1 / below, 1 / above, most * (1 / below + 1 / above))
+    for x, y, far in zip(here, there, moved, strict=True):
+        pairs = [(x.pairs(v), y.pairs(v), 2 * most / ends[1] if ends else Fraction(0)) for v in range(cells)]
+        for law, its, price in [(x.value, y.value, value), *pairs]:
+            changes = [its.costs.cost(j) - law.costs.cost(j) for j in range(len(law.costs))]
+            assert max(changes) - min(changes) <= price * far
+
+
 @settings(max_examples=150, deadline=None)
 @given(pair=neighbours(), scale=SCALES)
 def test_no_outcome_of_modes_tells_neighbours_apart_by_more_than_epsilon(
@@ -81,14 +132,28 @@ def test_no_outcome_of_modes_tells_neighbours_apart_by_more_than_epsilon(
 
 
 @settings(max_examples=60, deadline=None)
-@given(pair=neighbours(), targets=TARGETS, scale=SCALES, order=some.sampled_from([1.01, 2.0, 7.5, 60.0]))
+@given(
+    pair=neighbours(),
+    targets=TARGETS,
+    aim=AIMS,
+    scale=SCALES,
+    order=some.sampled_from([1.01, 2.0, 7.5, 60.0]),
+)
 @pytest.mark.slow
 def test_no_renyi_divergence_passes_order_times_rho(
-    pair: tuple[int, tuple[int, ...], tuple[int, ...]], targets: list[Target], scale: Fraction, order: float
+    pair: tuple[int, tuple[int, ...], tuple[int, ...]],
+    targets: list[Target],
+    aim: Aim,
+    scale: Fraction,
+    order: float,
 ) -> None:
     """In floats, with a millionth of room."""
     cells, one, other = pair
-    for mechanism in (Quantiles(cells=cells, targets=tuple(targets)), Modes(cells=cells, scale=scale)):
+    for mechanism in (
+        Quantiles(cells=cells, targets=tuple(targets)),
+        QuantileIntervals(cells=cells, targets=(aim,)),
+        Modes(cells=cells, scale=scale),
+    ):
         rho = mechanism.bound(Distance(l1=distance(one, other))).rho
         assert rho is not None
         here, there = mechanism.law(one), mechanism.law(other)
@@ -119,6 +184,35 @@ def test_some_neighbours_attain_the_claim_of_a_quantile(rank: Fraction) -> None:
     gaps = [here.log_mass((j,)) - there.log_mass((j,)) for j in (0, len(one) - 1)]
     assert max(abs(gap.low) for gap in gaps) >= bound * Fraction(98, 100)
     assert all(max(gap.low, -gap.high) <= bound for gap in gaps)
+
+
+def test_some_neighbours_attain_the_claim_of_a_least_value() -> None:
+    """Its two scales add up: one more row far below brings what is below nearer, and takes the rest away."""
+    empty = [0] * 2000
+    one, other = (8, 3, *empty), (9, 3, *empty)
+    aim = (Fraction(0), Fraction(11), Fraction(10), Fraction(30))
+    mechanism = QuantileIntervals(cells=len(one), targets=(aim,))
+    bound = mechanism.bound(Distance(l1=Fraction(1))).epsilon
+    assert bound == Fraction(4, 30)
+    gap = mechanism.law(other).log_mass((0, 0, 0)) - mechanism.law(one).log_mass((0, 0, 0))
+    assert bound * Fraction(99, 100) <= gap.low <= bound
+
+
+def test_some_neighbours_attain_the_claim_of_an_interval() -> None:
+    """Most pairs are too near above; one more row below brings them nearer, and what is too near below, off.
+
+    The value itself costs next to nothing.
+    """
+    half, scale, wide = Fraction(1, 2), Fraction(2), Fraction(10**9)
+    one = (40, *[0] * 511, 30, *[0] * 511, 20)
+    other = (41, *one[1:])
+    aim = (half, Fraction(0), wide, wide, Fraction(25) + half, scale)  # above lie 70 - 45 rows
+    mechanism = QuantileIntervals(cells=len(one), targets=(aim,))
+    bound = mechanism.bound(Distance(l1=Fraction(1))).epsilon
+    assert bound is not None
+    outcome = (512, 512, len(one) - 1)
+    gap = mechanism.law(one).log_mass(outcome) - mechanism.law(other).log_mass(outcome)
+    assert bound * Fraction(90, 100) <= abs(gap.low) <= bound
 
 
 def test_some_neighbours_attain_the_claim_of_a_mode() -> None:
@@ -173,6 +267,48 @@ def test_the_law_of_a_quantile_is_what_its_words_say(
 
 
 @settings(max_examples=60, deadline=None)
+@given(group=some.lists(some.integers(0, 9), min_size=1, max_size=9), aim=INNER, data=some.data())
+def test_the_law_of_an_interval_is_what_its_words_say(
+    group: list[int], aim: Aim, data: some.DataObject
+) -> None:
+    """The cell, with a scale for each side; then the first ends that lie far enough beyond the rank."""
+    rank, offset, lower, upper, margin, scale = aim
+    last, ends = len(group) - 1, [0, *itertools.accumulate(group)]
+    wanted = rank * ends[-1] + offset
+    costs = []
+    for j in range(len(group)):
+        past = ends[j] - wanted if j else Fraction(0)
+        short = wanted - ends[j + 1] if j < last else Fraction(0)
+        costs.append(max(Fraction(0), past / upper, short / lower))
+    (bracket,) = QuantileIntervals(cells=len(group), targets=(aim,)).law(tuple(group)).brackets
+    least = min(costs)
+    assert least == 0
+    assert [bracket.value.costs.cost(j) for j in range(len(group))] == costs
+    value = data.draw(some.integers(0, last))
+    steps = (0, 1, 2, 3, 4, 6, 8)
+    lows = [value - step for step in steps if value - step > 0] + [0]
+    highs = [value + step for step in steps if value + step < last] + [last]
+    assert [each.tolist() for each in bracket.ends(value)] == [lows, highs]
+    beyond = (
+        [rank * ends[-1] - ends[low] for low in lows],
+        [ends[high + 1] - rank * ends[-1] for high in highs],
+    )
+
+    def miss(side: list[Fraction], k: int) -> Fraction:
+        too_near = margin - side[k] if k < len(side) - 1 else Fraction(0)
+        too_far = side[k - 1] - margin if k else Fraction(0)
+        return max(Fraction(0), too_near, too_far)
+
+    pairs = bracket.pairs(value)
+    expected = [
+        max(miss(beyond[0], k), miss(beyond[1], m)) / scale
+        for k, m in itertools.product(range(len(lows)), range(len(highs)))
+    ]
+    assert min(expected) == 0
+    assert [pairs.costs.cost(i) for i in range(len(pairs.costs))] == expected
+
+
+@settings(max_examples=60, deadline=None)
 @given(group=some.lists(some.integers(0, 9), min_size=1, max_size=6), scale=SCALES)
 def test_the_law_of_a_mode_is_what_its_words_say(group: list[int], scale: Fraction) -> None:
     weights = [numbers.exp(Fraction(n) / scale) for n in group]
@@ -187,11 +323,13 @@ def test_the_law_of_a_mode_is_what_its_words_say(group: list[int], scale: Fracti
     ("law", "floor"),
     [
         (Quantiles(cells=3, targets=((Fraction(1, 2), Fraction(0), Fraction(1)),)).law((1, 0, 2)), 10**5),
+        (QuantileIntervals(cells=3, targets=(WALKED,)).law((1, 0, 2)), 10**6),
+        (QuantileIntervals(cells=3, targets=(WALKED_LEAST,)).law((1, 0, 2)), 10**6),
         (Modes(cells=3, scale=Fraction(1)).law((1, 0, 2)), 10**5),
         (Modes(cells=2, scale=Fraction(2)).law((1, 0, 0, 1)), 10**5),
     ],
 )
-def test_quantiles_and_modes_draw_their_own_law(law: Choices, floor: int) -> None:
+def test_quantiles_and_modes_draw_their_own_law(law: Choices | Bracketed, floor: int) -> None:
     """Every sequence of coins that weighs enough, with exact weights."""
     seen, undecided = walk(law.draw, Fraction(1, floor))
     assert undecided < Fraction(1, 4)
@@ -220,6 +358,53 @@ def test_many_laws_that_are_drawn_at_once_are_drawn_from_their_own() -> None:
         assert p_value(i, (i + 1) % 6) < 1e-12
 
 
+def test_many_intervals_that_are_drawn_at_once_are_drawn_from_their_own_law() -> None:
+    """False alarms: once in 10^12 runs for each law. A law that is taken for its neighbour is found out."""
+    groups = ((0, 5, 1, 0, 9), (7, 0, 0, 1, 3), (1, 9, 1, 4, 6))
+    aims: tuple[Aim, ...] = (
+        (Fraction(1, 2), Fraction(0), Fraction(3), Fraction(3), Fraction(4), Fraction(5, 2)),
+        (Fraction(1), Fraction(-2), Fraction(3), Fraction(1)),
+    )
+    times = 4000
+    law = QuantileIntervals(cells=5, targets=aims).law(tuple(itertools.chain(*groups * times)))
+    drawn = np.array(law.draw(Tape.seeded(4))).reshape(times, 18)
+    chances = [
+        {y: Bracketed((each,)).probability(y) for y in outcomes(Bracketed((each,)))}
+        for each in law.brackets[:6]
+    ]
+
+    def p_value(law_: int, column: int) -> float:
+        names = list(chances[law_])
+        seen = np.zeros(len(names))
+        for y in map(tuple, drawn[:, 3 * column : 3 * column + 3].tolist()):
+            if y not in chances[law_]:
+                return 0.0
+            seen[names.index(y)] += 1
+        masses = np.array([chances[law_][y] for y in names])
+        kept = masses * times >= 5
+        seen = np.append(seen[kept], seen[~kept].sum() + 1e-9)
+        masses = np.append(masses[kept], masses[~kept].sum() + 1e-12)
+        return float(stats.chisquare(seen, masses / masses.sum() * seen.sum()).pvalue)
+
+    for i in range(6):
+        assert p_value(i, i) > 1e-12
+        assert p_value(i, (i + 2) % 6) < 1e-12
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 4, 5, 17, 100, 1025])
+def test_no_value_has_more_pairs_of_ends_than_are_allowed_for(cells: int) -> None:
+    aim = (Fraction(1, 2), Fraction(0), *[Fraction(1)] * 4)
+    (bracket,) = QuantileIntervals(cells=cells, targets=(aim,)).law((1,) * cells).brackets
+    sizes = []
+    for value in range(cells):
+        lows, highs = (each.tolist() for each in bracket.ends(value))
+        assert lows == sorted(set(lows), reverse=True)
+        assert highs == sorted(set(highs))
+        assert (lows[0], lows[-1], highs[0], highs[-1]) == (value, 0, value, cells - 1)
+        sizes.append(len(lows) * len(highs))
+    assert max(sizes) == most_pairs(cells)
+
+
 def test_groups_are_chosen_one_by_one_and_targets_one_after_the_other() -> None:
     targets = tuple((rank, Fraction(0), Fraction(1, 1000)) for rank in (Fraction(1, 10), Fraction(9, 10)))
     law = Quantiles(cells=3, targets=targets).law((5, 5, 5, 0, 9, 0))
@@ -239,6 +424,14 @@ def test_weights_of_any_size_never_wrap(huge: int) -> None:
     below[0] = above[-1] = Fraction(0)  # the outer cells hold every rank beyond them
     distances = [max(Fraction(0), *pair) for pair in zip(below, above, strict=True)]
     assert [law.laws[0].costs.cost(j) for j in range(3)] == [each / Fraction(2, 3) for each in distances]
+    aim = (Fraction(1, 3), Fraction(1, 7), Fraction(2, 3), Fraction(1, 5), Fraction(3, 2), Fraction(1, 9))
+    (bracket,) = QuantileIntervals(cells=3, targets=(aim,)).law((huge, huge, huge)).brackets
+    aside = [Fraction(3, 14), Fraction(0), 5 * (huge - Fraction(1, 7))]
+    assert [bracket.value.costs.cost(j) for j in range(3)] == aside
+    near, far = Fraction(3, 2), huge - Fraction(3, 2)  # the rank itself is where the middle cell begins
+    low, high = [near, Fraction(0)], [Fraction(0), far]
+    expected = [9 * max(a, b) for a, b in itertools.product(low, high)]
+    assert [bracket.pairs(1).costs.cost(i) for i in range(4)] == expected
     modes = Modes(cells=3, scale=Fraction(1, 5)).law((huge, 0, 1))
     assert [modes.laws[0].costs.cost(j) for j in range(3)] == [0, 5 * huge, 5 * (huge - 1)]
 
@@ -251,6 +444,11 @@ def test_one_epsilon_pays_for_all_groups_and_targets_add_up() -> None:
     two = Quantiles(cells=3, targets=((half, Fraction(0), Fraction(8)), (quarter, Fraction(5), Fraction(12))))
     found = two.bound(Distance(l1=Fraction(4)))
     assert (found.epsilon, found.rho) == (Fraction(1), (half**2 + half**2) / 8)
+    middle: Aim = (quarter, Fraction(0), Fraction(12), Fraction(12), Fraction(5), Fraction(24))
+    least: Aim = (Fraction(0), Fraction(3), Fraction(16), Fraction(48))
+    drawn = QuantileIntervals(cells=3, targets=(middle, least)).bound(Distance(l1=Fraction(4)))
+    prices = (half, quarter, Fraction(1, 3))
+    assert (drawn.epsilon, drawn.rho) == (sum(prices), sum(price**2 for price in prices) / 8)
     modes = Modes(cells=3, scale=Fraction(8)).bound(Distance(l1=Fraction(4)))
     assert (modes.epsilon, modes.rho) == (half, half**2 / 8)
     for far in (Distance(), Distance(l0=3), Distance(linf=Fraction(1))):
@@ -270,6 +468,23 @@ def test_absurd_parameters_and_answers_are_refused() -> None:
     ):
         with pytest.raises(InvalidParameter):
             Quantiles(cells=cells, targets=targets)
+    nought = Fraction(0)
+    for cells, aims in (
+        (0, ((half, nought, half, half, half, half),)),
+        (3, ()),
+        (3, ((half, nought, half, half),)),
+        (3, ((nought, nought, half, half, half),)),
+        (3, ((Fraction(3, 2), nought, half, half, half, half),)),
+        (3, ((half, nought, nought, half, half, half),)),
+        (3, ((half, nought, half, nought, half, half),)),
+        (3, ((half, nought, half, half, half, nought),)),
+    ):
+        with pytest.raises(InvalidParameter):
+            QuantileIntervals(cells=cells, targets=aims)
+    law = QuantileIntervals(cells=3, targets=((half, nought, half, half, half, half),)).law((1, 2, 3))
+    for y in ((1, 1), (1, 2, 1), (0, 1, 2), (3, 0, 2)):
+        with pytest.raises(InvalidParameter):
+            law.log_mass(y)
     for cells, scale in ((0, half), (3, Fraction(0)), (3, Fraction(-1))):
         with pytest.raises(InvalidParameter):
             Modes(cells=cells, scale=scale)

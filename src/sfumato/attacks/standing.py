@@ -28,6 +28,7 @@ from sfumato.mechanisms import (
     OnGrid,
     Partition,
     PermuteAndFlip,
+    QuantileIntervals,
     Quantiles,
     RandomizedResponse,
     Renormalised,
@@ -79,6 +80,7 @@ class Pairing:
 def entries() -> list[Pairing]:
     """One or more for every mechanism there is."""
     geometric, grid = Geometric(scale=ONE), Geometric(scale=Fraction(4))
+    least = (Fraction(0), Fraction(11), Fraction(3), Fraction(9))
     return [
         Pairing(geometric, (0,), (1,), SINGLE),
         Pairing(geometric, (0, 0), (1, 1), Distance(l0=2, linf=ONE), outcomes=_cube(2, -3, 4)),
@@ -107,6 +109,11 @@ def entries() -> list[Pairing]:
               outcomes=[(0,), (1,)]),
         Pairing(Quantiles(cells=203, targets=((HALF, Fraction(7, 2), Fraction(4)),)), (8, 8, *[0] * 200, 8),
               (8, 8, *[0] * 200, 9), Distance(l1=ONE), outcomes=_cube(1, 0, 202)),
+        Pairing(QuantileIntervals(cells=203, targets=(least,)), (8, 3, *[0] * 201), (9, 3, *[0] * 201),
+              Distance(l1=ONE), outcomes=[(j, 0, j) for j in range(203)]),
+        Pairing(QuantileIntervals(cells=4, targets=((HALF, Fraction(0), ONE, ONE, ONE, ONE),)), (0, 1, 1, 9),
+              (0, 2, 1, 9), Distance(l1=ONE),
+              outcomes=[y for y in _cube(3, 0, 3) if y[1] <= y[0] <= y[2]]),
         Pairing(Modes(cells=2, scale=ONE), (0, 40), (1, 40), Distance(l1=ONE), outcomes=[(0,), (1,)]),
         Pairing(Table.geometric(ratio=HALF, size=4), 0, 3, EACH),
         Pairing(RandomizedResponse(keep=Fraction(3, 4)), 0, 1, SINGLE),

@@ -21,12 +21,13 @@ from sfumato.mechanisms import (
     Modes,
     Partition,
     Private,
-    Quantiles,
+    QuantileIntervals,
     Spend,
     Step,
 )
 from sfumato.mechanisms.mechanism import Symmetric, bisected
 from sfumato.mechanisms.noise import best_proof
+from sfumato.mechanisms.quantiles import most_pairs
 from sfumato.queries.measures import Kinds, Selected, Spread
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ TRIES = 40  # of making Gaussian noise a thousandth wider until it is enough; la
 NARROW = Fraction(3, 1000)  # of its rho: so close to the widest that is too narrow, it is taken
 SELECTION = Fraction(3, 10)  # of an epsilon, where the groups themselves are private
 MISSED = Fraction(1, 100)  # the chance that the interval of a quantile misses it
-ENDS = (Fraction(2, 3), Fraction(1, 6), Fraction(1, 6))  # of a quantile's price: its value, and its two ends
+OUTSIDE = Fraction(1, 1000)  # the chance that a least or largest value is not inside of the data
+ENDS = (Fraction(3, 4), Fraction(1, 4))  # of a quantile's price: its value, and the interval around it
+STEEP = 3  # times as steeply chances fall outside of a least or largest value as they do inside
 
 LEAST_SHARE = Fraction(1, 10)  # of an even share of the price: no measure gets less
 NEAR = (
@@ -210,39 +213,39 @@ def _choice(
         return Step(Modes(cells=measure.cells, scale=_rounded(l1 / share)), distances)
     if not isinstance(measure, Spread):
         return None
-    shares = [part / len(measure.ranks) for _ in measure.ranks for part in ENDS]
+    shares = [part / len(measure.ranks) for rank in measure.ranks for part in _parts(rank)]
     if rho is None:
         assert epsilon is not None
         prices = [epsilon * share for share in shares]
     else:  # the price of a choice in zCDP is an eighth of the square of its epsilon
         whole = round_down(numbers.sqrt(8 * rho / sum((s**2 for s in shares), Fraction(0))).low, 24)
         prices = [whole * share for share in shares]
-    targets: list[tuple[Fraction, Fraction, Fraction]] = []
-    for n, rank in enumerate(measure.ranks):
-        worst = 2 * max(rank, 1 - rank) * l1
-        scales = [_rounded(worst / price) for price in prices[3 * n : 3 * n + 3]]
-        low, high = (_reach(scale, measure.cells) for scale in scales[1:])
-        inward = _inward(scales[0], measure.cells)
-        middle = inward if rank == 0 else -inward if rank == 1 else Fraction(0)
-        targets += [(rank, middle, scales[0]), (rank, -low, scales[1]), (rank, high, scales[2])]
-    return Step(Quantiles(cells=measure.cells, targets=tuple(targets)), distances)
+    left = iter(prices)
+    targets = tuple(
+        _aim(rank, measure.cells, l1, [next(left) for _ in _parts(rank)]) for rank in measure.ranks
+    )
+    return Step(QuantileIntervals(cells=measure.cells, targets=targets), distances)
 
 
-def _reach(scale: Fraction, cells: int) -> Fraction:
-    """How far an end must aim beyond the rank, so that both together miss it as seldom as is allowed.
-
-    A lower end misses by a cell above the quantile, an upper one by a cell below: each cell counts once.
-    """
-    return Fraction(math.ceil(scale * numbers.log(cells / MISSED).high) + 1)
+def _parts(rank: Fraction) -> tuple[Fraction, ...]:
+    """Of what is paid for a quantile, the part of each draw. A least value is its own upper end."""
+    return (Fraction(1),) if rank in (0, 1) else ENDS
 
 
-def _inward(scale: Fraction, cells: int) -> Fraction:
-    """How far inside of the data a least or largest value is looked for.
+def _aim(rank: Fraction, cells: int, l1: Fraction, prices: list[Fraction]) -> tuple[Fraction, ...]:
+    """What a quantile is drawn by at these prices of its draws."""
+    if rank in (0, 1):
+        steep = _rounded((1 + Fraction(1, STEEP)) * l1 / prices[0])
+        inward = _reach(steep, cells / OUTSIDE)
+        sides = (steep, STEEP * steep)
+        return (rank, inward, *sides) if rank == 0 else (rank, -inward, *reversed(sides))
+    value, ends = (_rounded(2 * max(rank, 1 - rank) * l1 / price) for price in prices)
+    return rank, Fraction(0), value, value, _reach(ends, most_pairs(cells) / MISSED), ends
 
-    Beyond the data every cell is as good as any other; that far inside, all of them together are chosen with
-    a chance of about one in twenty.
-    """
-    return Fraction(math.ceil(scale * (numbers.log(Fraction(cells)).high + 3)))
+
+def _reach(scale: Fraction, odds: Fraction) -> Fraction:
+    """How far off, at least, everything is that is chosen with a chance of 1 / odds of what is not off."""
+    return Fraction(math.ceil(scale * numbers.log(odds).high))
 
 
 def _spread(steps: tuple[Step[Private], ...]) -> float:

@@ -10,7 +10,7 @@ from sfumato.curator import repairs, show
 from sfumato.curator.forecast import FROM_NOISE, FROM_NOTHING
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
-from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
+from sfumato.mechanisms import Additive, Geometric, Partition, QuantileIntervals, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.made import Atom
 from sfumato.queries.measures import Spread
@@ -224,10 +224,9 @@ class Explanation:
         """A quantile lies within so many rows of its rank."""
         measure, step = self.plan.measures[chosen.measure], self.query.steps[chosen.measure]
         assert isinstance(measure, Spread)
-        assert isinstance(step.mechanism, Quantiles)
-        rows = step.mechanism.radius(chosen.place, Fraction(1, 20)) / measure.whole
-        offset = abs(step.mechanism.targets[chosen.place][1]) / measure.whole
-        return f"within about {show.number(float(rows + offset), 0)} rows of its rank"
+        assert isinstance(step.mechanism, (QuantileIntervals, Quantiles))
+        rows = step.mechanism.off(chosen.place, Fraction(1, 20)) / measure.whole
+        return f"within about {show.number(float(rows), 0)} rows of its rank"
 
 
 def _expected(forecast: Forecast) -> str:

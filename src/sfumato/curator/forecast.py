@@ -22,7 +22,7 @@ from sfumato.curator.intervals import Errors
 from sfumato.curator.release import Cell, is_label
 from sfumato.curator.shortfalls import settled
 from sfumato.curator.typical import EXAMPLE, middling
-from sfumato.mechanisms import Quantiles
+from sfumato.mechanisms import QuantileIntervals, Quantiles
 from sfumato.queries.cells import CUT_VALUES, NANO
 from sfumato.queries.measures import Kinds, Moments, PersonCount, Selected, Spread, Sum, cut_of
 from sfumato.queries.relations import Scan
@@ -176,9 +176,9 @@ def _assumed(
 def _rank_error(chosen: Chosen, question: Foreseen) -> float:
     """About how far off a quantile is in parts of itself, as if values were spread as log-normal ones are."""
     measure, step = question.plan.measures[chosen.measure], question.query.steps[chosen.measure]
-    if not isinstance(measure, Spread) or not isinstance(step.mechanism, Quantiles):
+    if not isinstance(measure, Spread) or not isinstance(step.mechanism, (QuantileIntervals, Quantiles)):
         return 1.0
-    ranks = step.mechanism.radius(chosen.place, AT_95) / measure.whole
+    ranks = step.mechanism.off(chosen.place, AT_95) / measure.whole
     size = None if question.size is None else question.size(measure)
     rows = size.amount / max(question.plan.size, 1) if size is not None else float(EXAMPLE)
     return min(DENSE * float(ranks) / max(rows, 1.0), 10.0)

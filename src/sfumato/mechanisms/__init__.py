@@ -8,7 +8,7 @@ given by name: the orders of other libraries differ and invite mistakes.
     bounded ranges    Truncated; Renormalised (a warning)
     choosing          Exponential, PermuteAndFlip, NoisyMax, TopK; SparseVector (a conversation)
     everyone alone    RandomizedResponse
-    the median        SmoothMedian; Quantiles and Modes of many groups
+    the median        SmoothMedian; Quantiles, QuantileIntervals and Modes of many groups
     private groups    Partition
     finite            Table: any matrix of probabilities
     beside them       accuracy (theorems about errors), meaning (the Bayesian reading)
@@ -39,7 +39,7 @@ from sfumato.mechanisms.mechanism import (
 )
 from sfumato.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric
 from sfumato.mechanisms.partition import Partition
-from sfumato.mechanisms.quantiles import Modes, Quantiles
+from sfumato.mechanisms.quantiles import Modes, QuantileIntervals, Quantiles
 from sfumato.mechanisms.ranges import Renormalised, Truncated
 from sfumato.mechanisms.response import RandomizedResponse
 from sfumato.mechanisms.selection import Exponential, NoisyMax, PermuteAndFlip, Selection, TopK
@@ -70,6 +70,7 @@ __all__ = [
     "Partition",
     "PermuteAndFlip",
     "Private",
+    "QuantileIntervals",
     "Quantiles",
     "RandomizedResponse",
     "Renormalised",
