@@ -1,0 +1,112 @@
+"""What a plan says about how its columns are drawn: which are numbers, which start at 0, whose law is known.
+
+The law of a column is drawn where one draw of noise is all that is between it and the answer. Where several
+are added up or divided, where intervals also cover what a cap cut, where groups are totals of others or were
+picked by their values, a veil follows from intervals at several levels: it is then as wide as these say.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from sfumato.curator.intervals import Errors
+from sfumato.curator.picture import RINGS, SHARES, PictureColumn, Ring
+from sfumato.queries.measures import cut_of
+from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf
+
+if TYPE_CHECKING:
+    from sfumato.curator.calibrate import Calibration
+    from sfumato.mechanisms import Line
+    from sfumato.queries.plan import Plan, ResultColumn
+    from sfumato.queries.shown import Expression
+
+NUMBERS = ("integer", "number")
+
+
+def columns_of(plan: Plan, query: Calibration) -> list[PictureColumn]:
+    """The columns of a release, as far as a picture depends on them."""
+    if plan.outer is not None:
+        made = plan.outer.query.columns
+        return [
+            PictureColumn(
+                each.name, each.kind in NUMBERS, each.has_interval, note=_unknown(each, noisy=of.noisy)
+            )
+            for each, of in zip(plan.columns, made, strict=True)
+        ]
+    errors = Errors.of(plan, query)
+    return [_column(plan, errors, each) for each in plan.columns]
+
+
+def _unknown(column: ResultColumn, *, noisy: bool) -> str:
+    return "no interval is known" if noisy and not column.has_interval else ""
+
+
+def _column(plan: Plan, errors: Errors, column: ResultColumn) -> PictureColumn:
+    expression, is_number = column.expression, column.kind in NUMBERS
+    assert expression is not None
+    if not column.has_interval:
+        return PictureColumn(column.name, is_number, is_key=isinstance(expression, KeyOf))
+    alone = None
+    if not plan.selects and not plan.sets and not any(cut_of(each) for each in plan.measures):
+        alone = _alone(errors, expression)
+    return PictureColumn(
+        column.name,
+        is_number,
+        has_interval=True,
+        from_zero=_is_never_negative(errors, expression),
+        law=() if alone is None else law_of(*alone),
+        is_joint=plan.selects,
+        is_veiled=not _is_chosen(expression),
+    )
+
+
+def _is_chosen(expression: Expression) -> bool:
+    """Whether it is made of quantiles, whose law is not around the value."""
+    match expression:
+        case Chosen():
+            return True
+        case Arithmetic(_, left, right):
+            return _is_chosen(left) or _is_chosen(right)
+        case Function(_, arguments):
+            return any(map(_is_chosen, arguments))
+    return False
+
+
+def _alone(errors: Errors, expression: Expression) -> tuple[Fraction, Line] | None:
+    """The weight and the law of its noise, where one draw is all of it."""
+    linear = errors.linear(expression)
+    weights = {} if linear is None else {r: weight for r, weight in linear.weights.items() if weight}
+    if len(weights) != 1:
+        return None
+    ((released, weight),) = weights.items()
+    noise = errors.noises[released.measure]
+    return None if noise is None else (weight, noise)
+
+
+def _is_never_negative(errors: Errors, expression: Expression) -> bool:
+    """Whether it would be at least 0 without noise, whatever the data are: as a count is."""
+    linear = errors.linear(expression)
+    if linear is None or linear.constant < 0:
+        return False
+    return all(w >= 0 and errors.measures[r.measure].least >= 0 for r, w in linear.weights.items())
+
+
+def law_of(weight: Fraction, noise: Line) -> tuple[Ring, ...]:
+    """The veil of one draw of symmetric noise around 0: its density over its peak, to its 99%.
+
+    A narrow law has a range for every integer, a wide one for every few.
+    """
+    reach = noise.window(Fraction(1, 100))[-1]
+    peak, size = noise.log_mass(0).low, abs(weight)
+    if reach < RINGS:
+        ends = [(k, k + Fraction(1, 2)) for k in range(reach + 1)]
+    else:
+        shares = [(Fraction(inner), Fraction(end)) for inner, end in SHARES]
+        ends = [(round((inner + end) / 2 * reach), end * reach) for inner, end in shares]
+    found, ink = [], 1.0
+    for middle, end in ends:
+        ink = min(ink, math.exp(min(float(noise.log_mass(middle).low - peak), 0.0)))
+        found.append((float(end * size) if end * size < 1 << 1000 else math.inf, ink))
+    return tuple(Ring(-end, end, ink) for end, ink in reversed(found) if math.isfinite(end))
