@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.curator import repairs, show
-from sfumato.curator.forecast import TAIL, TAILS, Forecast, drawn, in_terminal, prices_around
+from sfumato.curator.forecast import NOTHING, TAIL, TAILS, Forecast, drawn, in_terminal, prices_around
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
 from sfumato.errors import SfumatoError
@@ -130,7 +130,7 @@ class Explanation:
         """Error against price for a terminal. Drawing plans the question at other prices: it is free."""
         drawings = [in_terminal(each, width) for each in self._forecasts()]
         if not drawings:
-            return "  The errors depend on the data, so there is nothing to draw; the release states them."
+            return f"  {NOTHING}"
         return "\n\n".join(drawings)
 
     def svg(self) -> str:

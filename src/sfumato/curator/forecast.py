@@ -36,12 +36,13 @@ TAIL = Fraction(1, 20)
 TAILS = (Fraction(1, 2), Fraction(1, 5), Fraction(1, 10), TAIL, Fraction(1, 100))
 AROUND, FARTHEST = 4, 32  # times the asked price: what is always drawn, and at most if more is left
 PRICES = 33  # at which the error is computed
-BANDS = 20  # of which a veil is made
+BANDS, CROWD = 28, 1.4  # of which a veil is made, closer together near 0, where ink falls most
 WIDTH, HIGH, HEAD, LEFT, RIGHT = 680, 190, 64, 76, 28  # of a panel, its title and its margins
 FOOT, TITLE = 58, 34
 LONGEST = 96  # letters of the question in a title
 ROWS, MARGIN = 11, 11  # of a picture in a terminal: lines, and letters to the left
 SHADES = ((0.55, "▓"), (0.22, "▒"), (0.05, "░"))  # the last ends where 95% of the noise does
+NOTHING = "No column has an error that is known before the release, so there is nothing to draw."
 NOUN = {"noise": "", "mean": " for a group of 1,000 rows", "rank": " rows of its rank"}
 
 
@@ -83,7 +84,7 @@ class Forecast:
     @property
     def said(self) -> str:
         """What it comes to at the asked price."""
-        many = f"{_number(self.here)}{NOUN[self.kind]}"
+        many = f"{_up(self.here)}{NOUN[self.kind]}"
         within = f"within about {many}" if self.kind == "rank" else f"within ± {many}"
         if self.kind == "mean":
             within = f"at most about ± {many}"
@@ -132,15 +133,28 @@ def prices_around(asked: Fraction, left: Fraction) -> tuple[Fraction, ...]:
 
 
 def _number(value: float) -> str:
-    """Three digits, in full where that is short."""
-    if math.isinf(value):
-        return "∞"
-    rounded = float(f"{value:.3g}")
-    if rounded and not 1e-5 <= abs(rounded) < 1e15:
-        return f"{rounded:.3g}"
-    decimals = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else 0
-    text = f"{rounded:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    """A price in four digits at most."""
+    return _plain(float(f"{value:.4g}"))
+
+
+def _up(error: float) -> str:
+    """An error in three digits, rounded up: less than it is must not be promised.
+
+    >>> _up(59.915), _up(0.10001), _up(1800.0), _up(float("inf"))
+    ('60', '0.101', '1,800', '∞')
+    """
+    if math.isinf(error) or not error:
+        return "∞" if error else "0"
+    step = 10.0 ** (math.floor(math.log10(error)) - 2)
+    return _plain(float(f"{math.ceil(error / step - 1e-9) * step:.3g}"))
+
+
+def _plain(value: float) -> str:
+    """In full where that is short."""
+    if value and not 1e-5 <= abs(value) < 1e15:
+        return f"{value:g}"
+    text = f"{value:,.10f}"
+    return text.rstrip("0").rstrip(".")
 
 
 # In a terminal -------------------------------------------------------------------------------------------
@@ -182,19 +196,24 @@ def in_terminal(forecast: Forecast, width: int = 64) -> str:
         rule[place] = "┬"
     lines.append(f"{'0':>{MARGIN}} └{''.join(rule)}")
     lines.append(f"{' ' * MARGIN}  {_below(places, cells)}".rstrip())
-    lines.append(f"{' ' * MARGIN}  {forecast.currency}, error: ░ ends at 95% of it")
+    lines.append(f"  {forecast.currency}; ░ ends where 95% of the error lies below")
     return "\n".join(lines)
 
 
 def _above(marks: Sequence[tuple[float, str]], cells: int) -> str:
     """What stands over the lines, pushed apart where they are close; arrows for what lies outside."""
-    line = ""
+    placed: list[tuple[int, str]] = []
     for part, text in sorted(marks):
         said = f"← {text}" if part < 0 else f"{text} →" if part > 1 else text
-        middle = round(min(max(part, 0.0), 1.0) * (cells - 1)) - len(said) // 2
-        start = max(min(middle, cells - len(said)), len(line) + 2 if line else 0)
-        line = f"{line:<{start}}{said}"
-    return line
+        start = round(min(max(part, 0.0), 1.0) * (cells - 1)) - len(said) // 2
+        before = placed[-1][0] + len(placed[-1][1]) + 2 if placed else 0
+        placed.append((max(min(start, cells - len(said)), before), said))
+    line, room = "", cells
+    for start, said in reversed(placed):  # what was pushed out at the right pushes back
+        start = max(min(start, room - len(said)), 0)
+        line, room = said + " " * (room - start - len(said)) + line, start - 2
+        line = "  " + line if room > 0 else line
+    return (" " * max(room, 0) + line).rstrip()
 
 
 def _below(places: dict[int, str], cells: int) -> str:
@@ -216,8 +235,7 @@ def drawn(question: str, forecasts: Sequence[Forecast]) -> str:
     parts = [f'<rect width="100%" height="100%" fill="{PAPER}"/>', _text(24, 28, told, INK_3, size=12)]
     if not forecasts:
         height = TITLE + HEAD
-        words = "The errors depend on the data, so there is nothing to draw; the release states them."
-        parts.append(_text(24, 62, words, INK))
+        parts.append(_text(24, 62, NOTHING, INK))
     for n, each in enumerate(forecasts):
         parts.append(f'<g transform="translate(0,{TITLE + n * (HEAD + HIGH + FOOT)})">{_panel(each, n)}</g>')
     words = "; ".join(f"{each.name}: {each.said}" for each in forecasts)
@@ -256,14 +274,15 @@ def _panel(forecast: Forecast, number: int) -> str:
             parts.append(f'<path d="M{x(price)} {base}v5" stroke="{LINE_STRONG}"/>')
             parts.append(_text(x(price), base + 20, text, INK_3, "middle", 12))
             last = x(price)
-    told = f"{forecast.currency}: each further step to the right costs as many times more"
+    told = f"{forecast.currency}, on a logarithmic scale; 95% of the error lies below the line"
     parts.append(_text(LEFT, base + 42, told, INK_3, size=12))
     prices = [price for price, _ in forecast.points]
     within = [f'<g clip-path="url(#frame{number})">']
     below = 0.0
     for k in reversed(range(BANDS)):
-        ink = FAINTEST ** ((k + 0.5) / BANDS)
-        line = [(x(price), y(forecast.at(price, FAINTEST ** ((k + 1) / BANDS)))) for price in prices]
+        inner, outer = (k / BANDS) ** CROWD, ((k + 1) / BANDS) ** CROWD
+        ink = FAINTEST ** ((inner + outer) / 2)
+        line = [(x(price), y(forecast.at(price, FAINTEST**outer))) for price in prices]
         within.append(
             f'<path d="M{line[0][0]} {base}L{_joined(line)}L{line[-1][0]} {base}Z" fill="{DATA}" '
             f'fill-opacity="{1 - (1 - ink) / (1 - below):.4f}"/>'
@@ -308,7 +327,7 @@ def _joined(line: Sequence[tuple[float, float]]) -> str:
 def _text(
     x: float, y: float, text: str, colour: str, anchor: str = "start", size: int = 13, *, bold: bool = False
 ) -> str:
-    weight = ' font-weight="650"' if bold else ""
+    weight = ' font-weight="600"' if bold else ""
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}>'
         f"{escape(text)}</text>"

@@ -90,6 +90,12 @@ class Panel:
     power: int  # numbers are drawn in units of ten to this power
     note: str
 
+    def arm(self, wide: float, most: float) -> float:
+        """How long the arms of brackets are in a frame so wide: shorter where an interval has no room."""
+        widths = [row.high - row.low for row in self.rows if row.value is not None and row.ends]
+        parts = [each / (self.high - self.low) for each in widths if math.isfinite(each)]
+        return min([most, *(part * wide / 4 for part in parts)])
+
     @property
     def title(self) -> str:
         """The name of the column, with its unit if it has one."""
@@ -220,7 +226,7 @@ def _text(value: Any, decimals: int) -> str:
     if isinstance(value, float) and (math.isinf(value) or 0 < abs(value) < 10.0**-PLAIN):
         return show.number(value, decimals) if math.isinf(value) else f"{value:.4g}"
     if abs(value) >= 10**PLAIN:
-        return f"{Decimal(value):.4g}".replace("E", "e")
+        return f"{Decimal(f'{Decimal(value):.3e}').normalize():g}"
     return show.number(value, decimals)
 
 
@@ -386,8 +392,10 @@ def ticks(low: float, high: float, most: int = 5) -> tuple[tuple[float, str], ..
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     found = [round(i * step, decimals + 3) + 0.0 for i in range(first, last + 1)]
-    return tuple((at, _tick(at, decimals)) for at in found)
+    return tuple((at, _tick(at, step, decimals)) for at in found)
 
 
-def _tick(at: float, decimals: int) -> str:
-    return f"{at:.1e}" if at and (decimals > 8 or abs(at) >= 10**PLAIN) else f"{at:,.{decimals}f}"
+def _tick(at: float, step: float, decimals: int) -> str:
+    if at and (decimals > 8 or abs(at) >= 10**PLAIN):
+        return f"{at:.{max(1, math.ceil(math.log10(abs(at) / step)))}e}"
+    return f"{at:,.{decimals}f}"

@@ -39,12 +39,19 @@ WIDEST_LABEL = 40  # letters
 DRAWN = 512  # places at which the ink of a veil is drawn
 
 
-def plotted(picture: Picture, ax: Axes | Sequence[Axes] | None = None) -> Figure:
-    """The picture as a figure of its own, or in axes that are given: one for each panel."""
+def check_installed() -> None:
+    """Say what to install where matplotlib is missing."""
     try:
-        import matplotlib.axes
+        import matplotlib  # noqa: F401  # whether it is there is all that is asked
     except ImportError:
         raise ImportError('plot() needs matplotlib. Run: pip install "sfumato[plot]"') from None
+
+
+def plotted(picture: Picture, ax: Axes | Sequence[Axes] | None = None) -> Figure:
+    """The picture as a figure of its own, or in axes that are given: one for each panel."""
+    check_installed()
+    import matplotlib.axes
+
     if ax is not None:
         given: list[Axes] = [ax] if isinstance(ax, matplotlib.axes.Axes) else list(ax)
         if len(given) != len(picture.panels):
@@ -153,7 +160,7 @@ def _draw(axes: Axes, picture: Picture, panel: Panel, columns: _Columns, *, is_n
     for at, _ in panel.ticks:
         axes.axvline(at, color=LINE_STRONG if at == 0 else LINE, linewidth=0.8, zorder=0.6)
     half = HALF * row
-    arm = min(4 / half, 0.8)
+    arm = min(panel.arm(wide, 4) / half, 0.8)
     brackets = [matplotlib.path.Path([(s * arm, -1), (0, -1), (0, 1), (s * arm, 1)]) for s in (1, -1)]
     for i, each in enumerate(panel.rows):
         _veil(axes, panel, each, i)

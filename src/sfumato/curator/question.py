@@ -547,6 +547,8 @@ def errors_at(question: Question, prices: Iterable[Fraction]) -> list[tuple[Frac
     found, at = [], question.explain().at
     for amount in prices if at is not None else ():
         assert at is not None
+        if amount <= 0:
+            raise InvalidParameter("prices", amount, "give prices above 0")
         with suppress(SfumatoError):
             other = at(amount)
             found.append((other.price.amount, other.radii()))

@@ -30,7 +30,6 @@ GAP, BAR, ACROSS, MOST_LABEL = (
     2,
     280,
 )  # between texts; the height of a veil; panels beside each other; the longest label
-LEFT, RIGHT = "M0.35,-1L0,-1L0,1L0.35,1", "M-0.35,-1L0,-1L0,1L-0.35,1"  # brackets
 FONT = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 
 
@@ -41,7 +40,9 @@ def specified(picture: Picture) -> dict[str, Any]:
         _panel(picture, panel, picture.panels[i % ACROSS :: ACROSS], is_named=not i % ACROSS, wide=wide)
         for i, panel in enumerate(picture.panels)
     ]
-    shown = panels[0] if len(panels) == 1 else {"concat": panels, "columns": ACROSS, "align": "all"}
+    shown = panels[0] if len(panels) == 1 else {
+        "concat": panels, "columns": ACROSS, "align": "all", "resolve": {"scale": {"shape": "independent"}},
+    }  # fmt: skip
     if picture.footnote:
         shown = {
             "title": {"text": picture.footnote, "orient": "bottom", "anchor": "start"},
@@ -136,7 +137,9 @@ def _panel(
     }
     x = {"type": "quantitative", "scale": scale, "axis": axis}
     ink = {"field": "ink", "type": "quantitative", "scale": None, "legend": None}
-    shape = {"field": "side", "scale": {"domain": ["low", "high"], "range": [LEFT, RIGHT]}, "legend": None}
+    arm = round(panel.arm(wide, 4) / (BAR / 2), 2)
+    paths = [f"M{sign}{arm},-1L0,-1L0,1L{sign}{arm},1" for sign in ("", "-")]
+    shape = {"field": "side", "scale": {"domain": ["low", "high"], "range": paths}, "legend": None}
     size = (2 * BAR) ** 2 / 4
     layers: list[dict[str, Any]] = [
         {

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 NUMBERS = ("integer", "number")
 
 
+def has_numbers(plan: Plan) -> bool:
+    """Whether a release of this plan has anything to draw."""
+    return any(each.kind in NUMBERS and not isinstance(each.expression, KeyOf) for each in plan.columns)
+
+
 def columns_of(plan: Plan, query: Calibration) -> list[PictureColumn]:
     """The columns of a release, as far as a picture depends on them."""
     if plan.outer is not None:
