@@ -120,7 +120,7 @@ def prices_around(asked: Fraction, left: Fraction) -> tuple[Fraction, ...]:
     not too far away. They are round, and the asked one is among them.
 
     >>> [float(each) for each in prices_around(Fraction(1, 10), Fraction(1))][::8]
-    [0.025, 0.06436, 0.1657, 0.4266, 1.15]
+    [0.025, 0.06511, 0.1504, 0.3918, 1.02]
     """
     low, high = asked / AROUND, asked * AROUND
     if asked / FARTHEST <= left * Fraction(4, 5) < low:
@@ -251,10 +251,10 @@ def _panel(forecast: Forecast, number: int) -> str:
     wide = WIDTH - LEFT - RIGHT
 
     def x(price: float) -> float:
-        return round(LEFT + forecast.part(price) * wide, 1)
+        return _place(LEFT + forecast.part(price) * wide)
 
     def y(error: float) -> float:
-        return round(HEAD + HIGH * (1 - min(error / forecast.top, 2.0)), 1)
+        return _place(HEAD + HIGH * (1 - min(error / forecast.top, 2.0)))
 
     base, dash = HEAD + HIGH, "" if forecast.kind == "noise" else ' stroke-dasharray="5 4"'
     said = f"{forecast.currency} {_number(forecast.asked)}: {forecast.said}"
@@ -318,6 +318,11 @@ def _prices(forecast: Forecast, x: Place, y: Place) -> Iterator[str]:
     if math.isfinite(forecast.here):
         spot = f'cx="{asked}" cy="{y(forecast.here)}" r="5"'
         yield f'<circle {spot} fill="{DATA}" stroke="{PAPER}" stroke-width="2"/>'
+
+
+def _place(x: float) -> float:
+    # rounded twice: what only a machine's last bit keeps apart falls on the same decimal
+    return round(round(x, 6), 1)
 
 
 def _joined(line: Sequence[tuple[float, float]]) -> str:
