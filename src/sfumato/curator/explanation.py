@@ -139,9 +139,11 @@ class Explanation:
 
     def _forecasts(self) -> list[Forecast]:
         """The error of every column at prices around the one that is asked for."""
-        here, left = self.price.amount, self.left.amount
+        here, left = self.price.amount, max(self.left.amount, Fraction(0))
+        if not here:  # it shows nothing from the data
+            return []
         tried: dict[Fraction, Explanation] = {}
-        for amount in prices_around(here, left) if self.at is not None and here else ():
+        for amount in prices_around(here, left) if self.at is not None else ():
             assert self.at is not None
             with suppress(SfumatoError):  # at some prices it cannot be asked: they are left out
                 other = self.at(amount)

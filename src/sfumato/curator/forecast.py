@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 TAIL = Fraction(1, 20)
 TAILS = (Fraction(1, 2), Fraction(1, 5), Fraction(1, 10), TAIL, Fraction(1, 100))
 AROUND, FARTHEST = 4, 32  # times the asked price: what is always drawn, and at most if more is left
-PRICES = 33  # at which the error is computed
+PRICES, DRAWN = 13, 72  # at which the error is computed, and between them drawn
 BANDS, CROWD = 28, 1.4  # of which a veil is made, closer together near 0, where ink falls most
-WIDTH, HIGH, HEAD, LEFT, RIGHT = 680, 190, 64, 76, 28  # of a panel, its title and its margins
+WIDTH, HIGH, HEAD, LEFT, RIGHT = 680, 190, 64, 88, 28  # of a panel, its title and its margins
 FOOT, TITLE = 58, 34
 LONGEST = 96  # letters of the question in a title
 ROWS, MARGIN = 11, 11  # of a picture in a terminal: lines, and letters to the left
@@ -119,8 +119,8 @@ def prices_around(asked: Fraction, left: Fraction) -> tuple[Fraction, ...]:
     """Prices at which a question is looked at: around the one that is asked, up to what is left if that is
     not too far away. They are round, and the asked one is among them.
 
-    >>> [float(each) for each in prices_around(Fraction(1, 10), Fraction(1))][::8]
-    [0.025, 0.06511, 0.1504, 0.3918, 1.02]
+    >>> [float(each) for each in prices_around(Fraction(1, 10), Fraction(1))][::4]
+    [0.025, 0.08958, 0.2333, 0.8359]
     """
     low, high = asked / AROUND, asked * AROUND
     if asked / FARTHEST <= left * Fraction(4, 5) < low:
@@ -147,6 +147,11 @@ def _up(error: float) -> str:
         return "∞" if error else "0"
     step = 10.0 ** (math.floor(math.log10(error)) - 2)
     return _plain(float(f"{math.ceil(error / step - 1e-9) * step:.3g}"))
+
+
+def _tick(at: float, text: str) -> str:
+    """A number of an axis, which has room for nine signs."""
+    return text if len(text) <= 9 else f"{at:.3g}"
 
 
 def _plain(value: float) -> str:
@@ -183,7 +188,7 @@ def in_terminal(forecast: Forecast, width: int = 64) -> str:
     if math.isfinite(forecast.here):
         grid[at_here][round(forecast.part(forecast.asked) * (cells - 1))] = "●"
     heights = {
-        ROWS - 1 - math.floor(min(at / forecast.top, 0.999) * ROWS): text
+        ROWS - 1 - math.floor(min(at / forecast.top, 0.999) * ROWS): _tick(at, text)
         for at, text in ticks(0.0, forecast.top, 4)
         if at
     }
@@ -267,7 +272,7 @@ def _panel(forecast: Forecast, number: int) -> str:
     for at, text in ticks(0.0, forecast.top, 4):
         colour = LINE if at else LINE_STRONG
         parts.append(f'<path d="M{LEFT} {y(at)}H{LEFT + wide}" stroke="{colour}"/>')
-        parts.append(_text(LEFT - 10, y(at) + 4, f"± {text}" if at else "0", INK_3, "end", 12))
+        parts.append(_text(LEFT - 10, y(at) + 4, f"± {_tick(at, text)}" if at else "0", INK_3, "end", 12))
     last = -math.inf
     for price, text in forecast.prices:
         if x(price) - last >= 36:
@@ -276,7 +281,8 @@ def _panel(forecast: Forecast, number: int) -> str:
             last = x(price)
     told = f"{forecast.currency}, on a logarithmic scale; 95% of the error lies below the line"
     parts.append(_text(LEFT, base + 42, told, INK_3, size=12))
-    prices = [price for price, _ in forecast.points]
+    ratio = forecast.high / forecast.low
+    prices = [forecast.low * ratio ** (k / DRAWN) for k in range(DRAWN + 1)]
     within = [f'<g clip-path="url(#frame{number})">']
     below = 0.0
     for k in reversed(range(BANDS)):

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator import show
@@ -193,13 +193,14 @@ def _labels(rows: Rows, named: Sequence[PictureColumn]) -> list[str]:
     """What each row is called: its keys, or its number where these do not tell rows apart."""
     if not named:
         return [""] if len(rows) == 1 else [f"{i:,}" for i in range(1, len(rows) + 1)]
-    found: list[str] = []
-    often: dict[str, int] = {}
+    found: dict[str, None] = {}
     for row in rows:
-        label = " · ".join(_said(row[each.name], each) for each in named)
-        often[label] = often.get(label, 0) + 1
-        found.append(label if often[label] == 1 else f"{label} ({often[label]})")
-    return found
+        label = said = " · ".join(_said(row[each.name], each) for each in named)
+        again = count(2)
+        while said in found:
+            said = f"{label} ({next(again)})"
+        found[said] = None
+    return list(found)
 
 
 def _said(value: Any, column: PictureColumn) -> str:

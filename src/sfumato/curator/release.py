@@ -19,7 +19,7 @@ from sfumato.curator.intervals import Errors
 from sfumato.curator.picture import Picture, picture
 from sfumato.curator.plot import plotted
 from sfumato.curator.vega import specified
-from sfumato.curator.veils import columns_of
+from sfumato.curator.veils import columns_of, is_ordered
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
@@ -394,22 +394,22 @@ class Release:
 
     # Pictures -----------------------------------------------------------------------------------------
 
-    def picture(self, level: str | float | Fraction = LEVEL) -> Picture:
+    def drawing(self, level: str | float | Fraction = LEVEL) -> Picture:
         """What is drawn of it: a panel for every number column, in plain numbers."""
         _level(level)
-        columns = columns_of(self.plan, self.query)
-        return picture(columns, self.rows, level, is_ordered=bool(self.plan.order))
+        columns = columns_of(self.plan, [self.query, *(each.query for each in self.beside)])
+        return picture(columns, self.rows, level, is_ordered=is_ordered(self.plan))
 
     def plot(self, level: str | float | Fraction = LEVEL, ax: Axes | Sequence[Axes] | None = None) -> Figure:
         """A figure of matplotlib: for each number a veil along its noise, its interval, its value.
 
         In axes that are given, one for each number column, it draws there.
         """
-        return plotted(self.picture(level), ax)
+        return plotted(self.drawing(level), ax)
 
     def vega(self, level: str | float | Fraction = LEVEL) -> dict[str, Any]:
         """The same as a specification of Vega-Lite, with its data inside."""
-        return specified(self.picture(level))
+        return specified(self.drawing(level))
 
     # Inside -------------------------------------------------------------------------------------------
 

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 
 from sfumato.curator.intervals import Errors
 from sfumato.curator.picture import RINGS, SHARES, PictureColumn, Ring
+from sfumato.queries.made import Atom, MadeSelect, MadeUnion, queries_in
 from sfumato.queries.measures import cut_of
 from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sfumato.curator.calibrate import Calibration
     from sfumato.mechanisms import Line
+    from sfumato.queries.made import MadeColumn
     from sfumato.queries.plan import Plan, ResultColumn
     from sfumato.queries.shown import Expression
 
@@ -30,18 +34,37 @@ def has_numbers(plan: Plan) -> bool:
     return any(each.kind in NUMBERS and not isinstance(each.expression, KeyOf) for each in plan.columns)
 
 
-def columns_of(plan: Plan, query: Calibration) -> list[PictureColumn]:
-    """The columns of a release, as far as a picture depends on them."""
-    if plan.outer is not None:
-        made = plan.outer.query.columns
-        return [
-            PictureColumn(
-                each.name, each.kind in NUMBERS, each.has_interval, note=_unknown(each, noisy=of.noisy)
-            )
-            for each, of in zip(plan.columns, made, strict=True)
-        ]
-    errors = Errors.of(plan, query)
-    return [_column(plan, errors, each) for each in plan.columns]
+def is_ordered(plan: Plan) -> bool:
+    """Whether the text says in which order rows come."""
+    made = () if plan.outer is None else queries_in(plan.outer.query)
+    return bool(plan.order) or any(isinstance(q, (MadeSelect, MadeUnion)) and q.order for q in made)
+
+
+def columns_of(plan: Plan, queries: Sequence[Calibration]) -> list[PictureColumn]:
+    """The columns of a release, as far as a picture depends on them; the noise of all its questions."""
+    if plan.outer is None:
+        errors = Errors.of(plan, queries[0])
+        return [_column(plan, errors, each) for each in plan.columns]
+    below = [Errors.of(one, query) for one, query in zip(plan.all, queries, strict=True)]
+    return [
+        PictureColumn(
+            each.name,
+            each.kind in NUMBERS,
+            each.has_interval,
+            is_joint=plan.selects,
+            from_zero=_shows_count(made, below),
+            note=_unknown(each, noisy=made.noisy),
+        )
+        for each, made in zip(plan.columns, plan.outer.query.columns, strict=True)
+    ]
+
+
+def _shows_count(column: MadeColumn, below: Sequence[Errors]) -> bool:
+    """Whether it shows what was counted or added up below, as it is."""
+    trace = column.trace
+    if not isinstance(trace, Atom) or trace.many or column.end:
+        return False
+    return _is_never_negative(below[trace.question], trace.expression)
 
 
 def _unknown(column: ResultColumn, *, noisy: bool) -> str:
