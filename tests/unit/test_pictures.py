@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import altair
 import duckdb
+import matplotlib
 import matplotlib.figure
 import numpy as np
 import pytest
@@ -476,6 +477,15 @@ def test_axes_that_are_given_are_drawn_in(db: Database) -> None:
         release.plot(ax=both[0])
     single = db.sql(COUNTS, epsilon="0.5").release()
     assert single.plot(ax=matplotlib.figure.Figure().subplots()).axes
+
+
+def test_a_figure_is_its_own_and_shows_itself(db: Database) -> None:
+    release = db.sql(COUNTS, epsilon="0.5").release()
+    with matplotlib.rc_context({"axes.grid": True, "text.usetex": True, "xtick.minor.visible": True}):
+        figure = release.plot()
+        shown: bytes = figure._repr_png_()  # type: ignore[attr-defined]  # what a notebook calls
+    assert shown.startswith(b"\x89PNG")
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
 def test_without_matplotlib_it_is_said_what_to_install(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from functools import cache
+from io import BytesIO
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import east_asian_width
 
 from sfumato.curator.picture import (
@@ -36,6 +38,7 @@ TEXT, SMALL = 10.0, 8.5
 HALF = 0.27  # of a row: half the height of a veil
 DOTS = 100  # an inch
 WIDEST_LABEL = 40  # letters
+PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}  # names of the data are no formulas
 DRAWN = 512  # places at which the ink of a veil is drawn
 
 
@@ -107,10 +110,24 @@ def _short(label: str) -> str:
     return label if len(label) <= WIDEST_LABEL else label[: WIDEST_LABEL - 1] + "…"
 
 
-def _own(picture: Picture) -> Figure:
-    """A figure that is as large as its rows need."""
+@cache
+def _figures() -> type[Figure]:
+    """Figures that belong to nobody: pyplot would keep each of them until it is closed, and show it twice."""
     import matplotlib.figure
 
+    class Drawn(matplotlib.figure.Figure):
+        """A figure that shows itself in a notebook, also where pyplot was never imported."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return Drawn
+
+
+def _own(picture: Picture) -> Figure:
+    """A figure that is as large as its rows need."""
     panels, count = picture.panels, max(len(picture.labels), 1)
     lines = [panels[i : i + ACROSS] for i in range(0, len(panels), ACROSS)]
     frame = WIDE if len(panels) == 1 else NARROW
@@ -130,7 +147,7 @@ def _own(picture: Picture) -> Figure:
     wide = max(wide, title_reach + 2 * EDGE)
     high_each = HEAD + count * ROW + FOOT
     high = high_each * len(lines) + (EDGE if picture.footnote else 0.0)
-    figure = matplotlib.figure.Figure(figsize=(wide / 72, high / 72), dpi=DOTS, facecolor=PAPER)
+    figure = _figures()(figsize=(wide / 72, high / 72), dpi=DOTS, facecolor=PAPER)
     for j, (line, columns) in enumerate(zip(lines, texts, strict=True)):
         left, bottom = EDGE, high - high_each * j - HEAD - count * ROW
         for i, (panel, each) in enumerate(zip(line, columns, strict=True)):
@@ -139,7 +156,7 @@ def _own(picture: Picture) -> Figure:
             _draw(axes, picture, panel, each, is_named=not i)
             left += frame + GAP * 2
     if picture.footnote:
-        figure.text(EDGE / wide, 8 / high, picture.footnote, color=INK_3, fontsize=SMALL, parse_math=False)
+        figure.text(EDGE / wide, 8 / high, picture.footnote, color=INK_3, fontsize=SMALL, **PLAIN)
     return figure
 
 
@@ -186,10 +203,11 @@ def _draw(axes: Axes, picture: Picture, panel: Panel, columns: _Columns, *, is_n
     _write(axes, panel.title, (0, 1), (-labels, 22), "left", INK, TEXT + 2, "bold")
     if is_named:
         _write(axes, picture.label, (0, 1), (-labels, 8), "left", INK_3, SMALL, "normal")
-    axes.set_xticks([at for at, _ in panel.ticks], [text for _, text in panel.ticks])
-    axes.tick_params(axis="x", length=0, labelsize=SMALL, labelcolor=INK_3, pad=5)
+    axes.grid(visible=False)
+    axes.set_xticks([at for at, _ in panel.ticks], [text for _, text in panel.ticks], **PLAIN)
+    axes.tick_params(axis="x", which="both", length=0, labelsize=SMALL, labelcolor=INK_3, pad=5)
     axes.set_yticks([])
-    axes.set_xlabel(panel.note, fontsize=SMALL, color=INK_3, loc="left", labelpad=6)
+    axes.set_xlabel(panel.note, fontsize=SMALL, color=INK_3, loc="left", labelpad=6, **PLAIN)
     axes.set_xlim(panel.low, panel.high)
     axes.set_ylim(max(len(panel.rows), 1) - 0.5, -0.5)
 
@@ -210,7 +228,7 @@ def _write(
         axes.annotate(
             text, at, way, ("axes fraction", along), "offset points", annotation_clip=False,
             ha=side, va="center_baseline" if along == "data" else "baseline",
-            color=colour, fontsize=size, fontweight=weight, parse_math=False,
+            color=colour, fontsize=size, fontweight=weight, **PLAIN,
         )  # fmt: skip
 
 
