@@ -18,7 +18,7 @@ from sfumato.attacks.audit import bound
 from sfumato.budget.accounting import composition as rule
 from sfumato.budget.accounting import filters, limits, rules
 from sfumato.budget.accounting.loss import PrivacyLoss
-from sfumato.curator import forecast
+from sfumato.curator import curve
 from sfumato.curator.picture import DATA, LINE, LINE_STRONG, PictureColumn, alphas, picture
 from sfumato.curator.veils import law_of
 from sfumato.exact import numbers, samplers
@@ -628,16 +628,16 @@ def release() -> str:
 
 def error_and_price() -> str:
     """What `explanation.svg()` draws of a count at epsilon 0.05."""
-    prices = forecast.prices_around(Fraction(1, 20), Fraction(13, 100))
+    prices = curve.prices_around(Fraction(1, 20), Fraction(13, 100))
 
     def off(epsilon: Fraction) -> tuple[float, ...]:
         noise = dp.DiscreteLaplace(scale=1 / epsilon)
-        return tuple(float(noise.window(tail)[-1]) for tail in forecast.TAILS)
+        return tuple(float(noise.window(tail)[-1]) for tail in curve.TAILS)
 
     points = tuple((float(each), off(each)) for each in prices)
-    found = forecast.Forecast("patients", "noise", "epsilon", 0.05, 0.13, False, points)
+    found = curve.Curve("patients", "noise", "epsilon", 0.05, 0.13, False, points)
     question = "SELECT region, COUNT(*) AS patients FROM patients GROUP BY region"
-    return forecast.drawn(question, [found])
+    return curve.drawn(question, [found])
 
 
 def pictures() -> dict[str, str]:

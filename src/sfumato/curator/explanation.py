@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.curator import repairs, show
-from sfumato.curator.forecast import NOTHING, TAIL, TAILS, Forecast, drawn, in_terminal, prices_around
+from sfumato.curator.curves import NOTHING, TAIL, TAILS, Curve, drawn, in_terminal, prices_around
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
 from sfumato.errors import SfumatoError
@@ -128,16 +128,16 @@ class Explanation:
 
     def picture(self, width: int = 64) -> str:
         """Error against price for a terminal. Drawing plans the question at other prices: it is free."""
-        drawings = [in_terminal(each, width) for each in self._forecasts()]
+        drawings = [in_terminal(each, width) for each in self._curves()]
         if not drawings:
             return f"  {NOTHING}"
         return "\n\n".join(drawings)
 
     def svg(self) -> str:
         """The same as SVG, one panel for each column whose error is known before the release."""
-        return drawn(self.question, self._forecasts())
+        return drawn(self.question, self._curves())
 
-    def _forecasts(self) -> list[Forecast]:
+    def _curves(self) -> list[Curve]:
         """The error of every column at prices around the one that is asked for."""
         here, left = self.price.amount, max(self.left.amount, Fraction(0))
         if not here:  # it shows nothing from the data
@@ -151,7 +151,7 @@ class Explanation:
         tried[here] = self
         found = [(price, [tried[price].radii(tail) for tail in TAILS]) for price in sorted(tried)]
         return [
-            Forecast(
+            Curve(
                 name,
                 expected.kind,
                 self.price.currency,

@@ -47,7 +47,7 @@ NOUN = {"noise": "", "mean": " for a group of 1,000 rows", "rank": " rows of its
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Curve:
     """How far off a column may be, at prices around the one that is asked."""
 
     name: str
@@ -165,34 +165,34 @@ def _plain(value: float) -> str:
 # In a terminal -------------------------------------------------------------------------------------------
 
 
-def in_terminal(forecast: Forecast, width: int = 64) -> str:
+def in_terminal(curve: Curve, width: int = 64) -> str:
     """A chart of shades: the noise of each price, and what is asked and left as lines."""
     cells = max(width - MARGIN - 2, 16)
     grid = [[" "] * cells for _ in range(ROWS)]
-    places = {round(forecast.part(price) * (cells - 1)): text for price, text in forecast.prices}
+    places = {round(curve.part(price) * (cells - 1)): text for price, text in curve.prices}
     for column in range(cells):
-        price = forecast.low * (forecast.high / forecast.low) ** (column / (cells - 1))
-        bounds = [(forecast.at(price, ink), shade) for ink, shade in SHADES]
+        price = curve.low * (curve.high / curve.low) ** (column / (cells - 1))
+        bounds = [(curve.at(price, ink), shade) for ink, shade in SHADES]
         for row in range(ROWS):
-            error = forecast.top * (ROWS - 1 - row + 0.5) / ROWS
+            error = curve.top * (ROWS - 1 - row + 0.5) / ROWS
             grid[row][column] = next((shade for bound, shade in bounds if error <= bound), " ")
-    marks = [(forecast.asked, "│", f"asked {_number(forecast.asked)}")]
-    if forecast.left:
-        marks.append((forecast.left, "┊", f"left {_number(forecast.left)}"))
-    labels = _above([(forecast.part(price), text) for price, _, text in marks], cells)
+    marks = [(curve.asked, "│", f"asked {_number(curve.asked)}")]
+    if curve.left:
+        marks.append((curve.left, "┊", f"left {_number(curve.left)}"))
+    labels = _above([(curve.part(price), text) for price, _, text in marks], cells)
     for price, line, _ in marks:
-        part = forecast.part(price)
+        part = curve.part(price)
         for cell_row in grid if 0 <= part <= 1 else ():
             cell_row[round(part * (cells - 1))] = line
-    at_here = ROWS - 1 - math.floor(min(forecast.here / forecast.top, 0.999) * ROWS)
-    if math.isfinite(forecast.here):
-        grid[at_here][round(forecast.part(forecast.asked) * (cells - 1))] = "●"
+    at_here = ROWS - 1 - math.floor(min(curve.here / curve.top, 0.999) * ROWS)
+    if math.isfinite(curve.here):
+        grid[at_here][round(curve.part(curve.asked) * (cells - 1))] = "●"
     heights = {
-        ROWS - 1 - math.floor(min(at / forecast.top, 0.999) * ROWS): _tick(at, text)
-        for at, text in ticks(0.0, forecast.top, 4)
+        ROWS - 1 - math.floor(min(at / curve.top, 0.999) * ROWS): _tick(at, text)
+        for at, text in ticks(0.0, curve.top, 4)
         if at
     }
-    lines = [f"  {forecast.name}: {forecast.said}", f"{' ' * MARGIN}  {labels}".rstrip()]
+    lines = [f"  {curve.name}: {curve.said}", f"{' ' * MARGIN}  {labels}".rstrip()]
     for row, content in enumerate(grid):
         label = f"± {heights[row]}" if row in heights else ""
         lines.append(f"{label:>{MARGIN}} {'┤' if label else '│'}{''.join(content)}".rstrip())
@@ -201,7 +201,7 @@ def in_terminal(forecast: Forecast, width: int = 64) -> str:
         rule[place] = "┬"
     lines.append(f"{'0':>{MARGIN}} └{''.join(rule)}")
     lines.append(f"{' ' * MARGIN}  {_below(places, cells)}".rstrip())
-    lines.append(f"  {forecast.currency}; ░ ends where 95% of the error lies below")
+    lines.append(f"  {curve.currency}; ░ ends where 95% of the error lies below")
     return "\n".join(lines)
 
 
@@ -233,17 +233,17 @@ def _below(places: dict[int, str], cells: int) -> str:
 # As SVG --------------------------------------------------------------------------------------------------
 
 
-def drawn(question: str, forecasts: Sequence[Forecast]) -> str:
+def drawn(question: str, curves: Sequence[Curve]) -> str:
     """A panel for each column, under the question."""
     told = question if len(question) <= LONGEST else question[: LONGEST - 1] + "…"
-    height = TITLE + max(len(forecasts), 1) * (HEAD + HIGH + FOOT)
+    height = TITLE + max(len(curves), 1) * (HEAD + HIGH + FOOT)
     parts = [f'<rect width="100%" height="100%" fill="{PAPER}"/>', _text(24, 28, told, INK_3, size=12)]
-    if not forecasts:
+    if not curves:
         height = TITLE + HEAD
         parts.append(_text(24, 62, NOTHING, INK))
-    for n, each in enumerate(forecasts):
+    for n, each in enumerate(curves):
         parts.append(f'<g transform="translate(0,{TITLE + n * (HEAD + HIGH + FOOT)})">{_panel(each, n)}</g>')
-    words = "; ".join(f"{each.name}: {each.said}" for each in forecasts)
+    words = "; ".join(f"{each.name}: {each.said}" for each in curves)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         'font-family="system-ui, sans-serif" font-size="13" style="font-variant-numeric: tabular-nums">\n'
@@ -252,77 +252,77 @@ def drawn(question: str, forecasts: Sequence[Forecast]) -> str:
     return head + "\n".join(parts) + "\n</svg>\n"
 
 
-def _panel(forecast: Forecast, number: int) -> str:
+def _panel(curve: Curve, number: int) -> str:
     wide = WIDTH - LEFT - RIGHT
 
     def x(price: float) -> float:
-        return _place(LEFT + forecast.part(price) * wide)
+        return _place(LEFT + curve.part(price) * wide)
 
     def y(error: float) -> float:
-        return _place(HEAD + HIGH * (1 - min(error / forecast.top, 2.0)))
+        return _place(HEAD + HIGH * (1 - min(error / curve.top, 2.0)))
 
-    base, dash = HEAD + HIGH, "" if forecast.kind == "noise" else ' stroke-dasharray="5 4"'
-    said = f"{forecast.currency} {_number(forecast.asked)}: {forecast.said}"
+    base, dash = HEAD + HIGH, "" if curve.kind == "noise" else ' stroke-dasharray="5 4"'
+    said = f"{curve.currency} {_number(curve.asked)}: {curve.said}"
     parts = [
-        _text(24, 22, forecast.name, INK, size=16, bold=True),
-        _text(24, 41, said + ("; already paid, so free" if forecast.paid else ""), INK_2),
+        _text(24, 22, curve.name, INK, size=16, bold=True),
+        _text(24, 41, said + ("; already paid, so free" if curve.paid else ""), INK_2),
         f'<clipPath id="frame{number}"><rect x="{LEFT}" y="{HEAD}" width="{wide}" height="{HIGH}"/>'
         "</clipPath>",
     ]
-    for at, text in ticks(0.0, forecast.top, 4):
+    for at, text in ticks(0.0, curve.top, 4):
         colour = LINE if at else LINE_STRONG
         parts.append(f'<path d="M{LEFT} {y(at)}H{LEFT + wide}" stroke="{colour}"/>')
         parts.append(_text(LEFT - 10, y(at) + 4, f"± {_tick(at, text)}" if at else "0", INK_3, "end", 12))
     last = -math.inf
-    for price, text in forecast.prices:
+    for price, text in curve.prices:
         if x(price) - last >= 36:
             parts.append(f'<path d="M{x(price)} {base}v5" stroke="{LINE_STRONG}"/>')
             parts.append(_text(x(price), base + 20, text, INK_3, "middle", 12))
             last = x(price)
-    told = f"{forecast.currency}, on a logarithmic scale; 95% of the error lies below the line"
+    told = f"{curve.currency}, on a logarithmic scale; 95% of the error lies below the line"
     parts.append(_text(LEFT, base + 42, told, INK_3, size=12))
-    ratio = forecast.high / forecast.low
-    prices = [forecast.low * ratio ** (k / DRAWN) for k in range(DRAWN + 1)]
+    ratio = curve.high / curve.low
+    prices = [curve.low * ratio ** (k / DRAWN) for k in range(DRAWN + 1)]
     within = [f'<g clip-path="url(#frame{number})">']
     below = 0.0
     for k in reversed(range(BANDS)):
         inner, outer = (k / BANDS) ** CROWD, ((k + 1) / BANDS) ** CROWD
         ink = FAINTEST ** ((inner + outer) / 2)
-        line = [(x(price), y(forecast.at(price, FAINTEST**outer))) for price in prices]
+        line = [(x(price), y(curve.at(price, FAINTEST**outer))) for price in prices]
         within.append(
             f'<path d="M{line[0][0]} {base}L{_joined(line)}L{line[-1][0]} {base}Z" fill="{DATA}" '
             f'fill-opacity="{1 - (1 - ink) / (1 - below):.4f}"/>'
         )
         below = ink
-    line = [(x(price), y(forecast.at(price, float(TAIL)))) for price in prices]
+    line = [(x(price), y(curve.at(price, float(TAIL)))) for price in prices]
     within.append(
         f'<path d="M{_joined(line)}" fill="none" stroke="{DATA}" stroke-width="1.5" '
         f'stroke-linejoin="round"{dash}/></g>'
     )
     parts += within
-    return "".join([*parts, *_prices(forecast, x, y)])
+    return "".join([*parts, *_prices(curve, x, y)])
 
 
-def _prices(forecast: Forecast, x: Place, y: Place) -> Iterator[str]:
+def _prices(curve: Curve, x: Place, y: Place) -> Iterator[str]:
     """The exact marks: what is asked, and what is left."""
-    asked, left, base = x(forecast.asked), None, HEAD + HIGH
-    if forecast.left and 0 <= forecast.part(forecast.left) <= 1:
-        left = x(forecast.left)
+    asked, left, base = x(curve.asked), None, HEAD + HIGH
+    if curve.left and 0 <= curve.part(curve.left) <= 1:
+        left = x(curve.left)
         yield f'<path d="M{left} {HEAD - 4}V{base}" stroke="{INK_2}" stroke-dasharray="2 3"/>'
     yield f'<path d="M{asked} {HEAD - 4}V{base}" stroke="{SPEND}" stroke-width="2"/>'
     is_right = left is not None and 0 <= left - asked < 150
     side, step = ("end", -6) if is_right else ("start", 6)
-    words = "paid" if forecast.paid else "asked"
-    yield _text(asked + step, HEAD + 8, f"{words} {_number(forecast.asked)}", SPEND, side, bold=True)
-    told = f"{_number(forecast.left)} left" if forecast.left else "nothing left"
+    words = "paid" if curve.paid else "asked"
+    yield _text(asked + step, HEAD + 8, f"{words} {_number(curve.asked)}", SPEND, side, bold=True)
+    told = f"{_number(curve.left)} left" if curve.left else "nothing left"
     if left is not None:
         is_wide = left < WIDTH - RIGHT - 90
         yield _text(left + (6 if is_wide else -6), HEAD + 8, told, INK_2, "start" if is_wide else "end")
     else:
-        arrow = f"{told} →" if forecast.left > forecast.asked else told
+        arrow = f"{told} →" if curve.left > curve.asked else told
         yield _text(WIDTH - RIGHT, HEAD - 8, arrow, INK_2, "end")
-    if math.isfinite(forecast.here):
-        spot = f'cx="{asked}" cy="{y(forecast.here)}" r="5"'
+    if math.isfinite(curve.here):
+        spot = f'cx="{asked}" cy="{y(curve.here)}" r="5"'
         yield f'<circle {spot} fill="{DATA}" stroke="{PAPER}" stroke-width="2"/>'
 
 
