@@ -18,6 +18,9 @@ from sfumato.attacks.audit import bound
 from sfumato.budget.accounting import composition as rule
 from sfumato.budget.accounting import filters, limits, rules
 from sfumato.budget.accounting.loss import PrivacyLoss
+from sfumato.curator import curves
+from sfumato.curator.picture import DATA, LINE, LINE_STRONG, PictureColumn, alphas, picture
+from sfumato.curator.veils import law_of
 from sfumato.exact import numbers, samplers
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import accuracy as theorems
@@ -583,11 +586,65 @@ def deadlines() -> str:
     return svg(330, "An answer leaves when public facts say, not when it is ready.", words, *parts)
 
 
+def release() -> str:
+    """Four counts at epsilon 0.05, as `release.plot()` draws them."""
+    noise, regions = dp.DiscreteLaplace(scale=Fraction(20)), ("north", "east", "south", "west")
+    half = noise.window(Fraction(1, 20))[-1]
+    rows: list[dict[str, Any]] = [
+        {"region": name, "patients": n, "patients_low": n - half, "patients_high": n + half}
+        for name, n in zip(regions, (596, 345, 337, 324), strict=True)
+    ]
+    columns = (
+        PictureColumn("region", is_number=False, is_key=True),
+        PictureColumn(
+            "patients", is_number=True, has_interval=True, from_zero=True, law=law_of(Fraction(1), noise)
+        ),
+    )
+    drawn = picture(columns, lambda _: rows, "0.95")
+    (shown,) = drawn.panels
+    high, panel = 44, Panel((236, 66, 456, 176), (shown.low, shown.high), (0, 4))
+    parts = [line([(24, 66 + high * i), (692, 66 + high * i)], LINE) for i in range(5)]
+    for at, text in shown.ticks:
+        x, low = panel.at(at, 0)
+        parts += [line([(x, 66), (x, low)], LINE_STRONG if at == 0 else LINE)]
+        parts += [label((x, low + 18), text, GREY, size=12)]
+    for i, row in enumerate(shown.rows):
+        top, middle = 66 + high * i + 10, 66 + high * i + 26
+        parts += [label((24, middle), drawn.labels[i], INK, "start")]
+        parts += [label((112, middle), row.text, INK, "end", bold=True)]
+        parts += [label((208, middle), row.ends, GREY, "end", 12)]
+        for ring, alpha in zip(row.veil, alphas(row.veil), strict=True):
+            (left, _), (right, _) = panel.at(ring.low, 0), panel.at(ring.high, 0)
+            veil = box(left, top, right - left, 24, DATA)
+            parts += [veil.replace("/>", f' fill-opacity="{alpha:.4f}"/>')]
+        for end, arm in ((row.low, 4), (row.high, -4)):
+            x = panel.at(end, 0)[0]
+            parts += [line([(x + arm, top), (x, top), (x, top + 24), (x + arm, top + 24)], DATA)]
+        x = panel.at(row.value or 0, 0)[0]
+        parts += [line([(x, top - 3), (x, top + 27)], DATA, 3)]
+    caption = "The tick is the released count. It fades as its noise does; brackets are the 95% interval."
+    return svg(312, "North has the most patients; the other three are too close to rank.", caption, *parts)
+
+
+def error_and_price() -> str:
+    """What `explanation.svg()` draws of a count at epsilon 0.05."""
+    prices = curves.prices_around(Fraction(1, 20), Fraction(13, 100))
+
+    def off(epsilon: Fraction) -> tuple[float, ...]:
+        noise = dp.DiscreteLaplace(scale=1 / epsilon)
+        return tuple(float(noise.window(tail)[-1]) for tail in curves.TAILS)
+
+    points = tuple((float(each), off(each)) for each in prices)
+    found = curves.PriceCurve("patients", "noise", "epsilon", 0.05, 0.13, False, points)
+    question = "SELECT region, COUNT(*) AS patients FROM patients GROUP BY region"
+    return curves.drawn(question, [found])
+
+
 def pictures() -> dict[str, str]:
     """The text of every picture, by the name of its file."""
     drawn = [accuracy, cube, gaussian, geometric, grid, properties, randomized_response, selection]
     drawn += [smooth_sensitivity, sparse_vector, staircase, table, truncation, composition, stopping]
-    drawn += [auditing, utility, deadlines]
+    drawn += [auditing, utility, deadlines, release, error_and_price]
     return {f"{draw.__name__.replace('_', '-')}.svg": draw() for draw in drawn}
 
 

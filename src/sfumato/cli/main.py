@@ -180,6 +180,9 @@ def opened(policy: str, **more: Any) -> sf.Database:
     "--level", default="0.95", show_default=True, metavar="P", help="Confidence level of the intervals."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option(
+    "--plot", metavar="FILE", help="Also draw it: .png, .svg or .pdf, or .json for a Vega-Lite specification."
+)
 @JSON
 def sql(
     policy: str,
@@ -194,6 +197,7 @@ def sql(
     analyst: str,
     level: str,
     as_csv: bool,
+    plot: str | None,
     as_json: bool,
 ) -> None:
     """Ask a question: charge its price, print the release with its error.
@@ -213,6 +217,8 @@ def sql(
     )
     if question.wished and not as_json:
         click.echo(f"Within {question.wished}", err=True)  # before it is spent
+    if plot is not None:
+        import_module("sfumato.cli.drawing").check(plot, question.plan)  # it needs the engine
     with working("asking the database"):
         release = question.release()
     if as_json:
@@ -221,6 +227,9 @@ def sql(
         click.echo(release.csv(level), nl=False)
     else:
         click.echo(release.text(level))
+    if plot is not None:
+        import_module("sfumato.cli.drawing").write(release, plot, level)
+        click.echo(f"Drew {plot}.", err=True)
 
 
 @main.command()
@@ -231,6 +240,8 @@ def sql(
 @_DIALECT
 @_AS
 @click.option("--engine-sql", is_flag=True, help="Also print the SQL that the engine would run.")
+@click.option("--picture", is_flag=True, help="Also draw the error against the price, in the terminal.")
+@click.option("--svg", metavar="FILE", help="Draw the error against the price, as SVG.")
 @JSON
 def explain(
     policy: str,
@@ -244,6 +255,8 @@ def explain(
     dialect: str,
     analyst: str,
     engine_sql: bool,
+    picture: bool,
+    svg: str | None,
     as_json: bool,
 ) -> None:
     """What a question would cost and how exact it would be. Free; no row is read."""
@@ -258,10 +271,15 @@ def explain(
         most=most,
         dialect=dialect,
     ).explain()
+    if svg is not None:
+        Path(svg).write_text(explanation.svg(), encoding="utf-8")
+        click.echo(f"Drew {svg}.", err=True)
     if as_json:
         print_json(explanation.as_dict())
         return
     click.echo(repr(explanation))
+    if picture:
+        click.echo(f"\n{explanation.picture()}")
     if engine_sql:
         click.echo(f"\n  {explanation.engine_sql}")
 

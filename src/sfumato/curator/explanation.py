@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal
 
 from sfumato.curator import repairs, show
+from sfumato.curator.curves import NOTHING, TAIL, TAILS, PriceCurve, drawn, in_terminal, prices_around
 from sfumato.curator.forecast import FROM_NOISE, FROM_NOTHING
 from sfumato.curator.intervals import Errors
 from sfumato.curator.release import is_label, reading_notes
+from sfumato.errors import SfumatoError
 from sfumato.mechanisms import Additive, Geometric, Partition, QuantileIntervals, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.made import Atom
@@ -17,6 +22,8 @@ from sfumato.queries.measures import Spread
 from sfumato.queries.shown import Chosen, Expression, Function, Mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sfumato.curator.calibrate import Calibration
     from sfumato.curator.forecast import Forecast
     from sfumato.mechanisms import Guarantee, Private, Step
@@ -26,6 +33,18 @@ if TYPE_CHECKING:
     from sfumato.queries.sensitivity import Derivation
 
 EXAMPLE = 1000  # rows in a group, where an error depends on how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How far off a number may be, from public facts alone.
+
+    By `noise`, whatever the data are; in a `mean`, at most about so much for a group of a thousand rows; a
+    quantile by so many rows of its `rank`. What is `likely` rests on what is known of data.
+    """
+
+    radius: Fraction | float
+    kind: Literal["noise", "mean", "rank", "likely"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,6 +70,8 @@ class Explanation:
     wished: str = ""  # the error that was asked for, and its price
     aged: str = ""  # that what is known of tables is older than the data
     unmeasured: str = ""  # that it was not measured how much people have
+    # the same question planned at another price, for its errors; that is free, too
+    at: Callable[[Fraction], Explanation] | None = field(default=None, compare=False)
 
     @property
     def price(self) -> Guarantee:
@@ -94,6 +115,69 @@ class Explanation:
         if isinstance(trace, Atom) and not trace.many:
             return (self, *self.beside)[trace.question]._error(trace.expression)
         return "depends on the data; the release states it"
+
+    def radii(self, tail: Fraction = TAIL) -> dict[str, Expected]:
+        """The same as numbers, where they are known before the release: how far off each column is with
+        probability at most `tail`."""
+        found: dict[str, Expected | None] = {}
+        if self.plan.outer is None:
+            for output in self.plan.outputs:
+                if not is_label(output.expression):
+                    found[output.name] = self._radius(output.expression, 1, tail)
+            far = NormalDist().inv_cdf(1 - float(tail) / 2) / NormalDist().inv_cdf(1 - float(TAIL) / 2)
+            for each in self.expected:  # what is known of data counts for more than noise alone
+                if each.error is not None and each.basis not in (FROM_NOISE, FROM_NOTHING):
+                    found[each.column] = Expected(each.error * far, "likely")
+        else:
+            for column in self.plan.outer.query.columns:
+                trace = column.trace
+                if isinstance(trace, Atom) and not trace.many and not column.end:
+                    asked = (self, *self.beside)[trace.question]
+                    found[column.name] = asked._radius(trace.expression, 1, tail)
+        return {name: each for name, each in found.items() if each is not None}
+
+    # Pictures -----------------------------------------------------------------------------------------
+
+    def picture(self, width: int = 64) -> str:
+        """Error against price for a terminal. Drawing plans the question at other prices: it is free."""
+        drawings = [in_terminal(each, width) for each in self._curves()]
+        if not drawings:
+            return f"  {NOTHING}"
+        return "\n\n".join(drawings)
+
+    def svg(self) -> str:
+        """The same as SVG, one panel for each column whose error is known before the release."""
+        return drawn(self.question, self._curves())
+
+    def _curves(self) -> list[PriceCurve]:
+        """The error of every column at prices around the one that is asked for."""
+        here, left = self.price.amount, max(self.left.amount, Fraction(0))
+        if not here:  # it shows nothing from the data
+            return []
+        tried: dict[Fraction, Explanation] = {}
+        for amount in prices_around(here, left) if self.at is not None else ():
+            assert self.at is not None
+            with suppress(SfumatoError):  # at some prices it cannot be asked: they are left out
+                other = self.at(amount)
+                tried[other.price.amount] = other
+        tried[here] = self
+        found = [(price, [tried[price].radii(tail) for tail in TAILS]) for price in sorted(tried)]
+        return [
+            PriceCurve(
+                name,
+                expected.kind,
+                self.price.currency,
+                float(here),
+                float(left),
+                self.paid,
+                tuple(
+                    (float(price), tuple(_float(each[name].radius) for each in radii))
+                    for price, radii in found
+                    if all(name in each and each[name].kind == expected.kind for each in radii)
+                ),
+            )
+            for name, expected in self.radii().items()
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """The same facts for programs."""
@@ -193,8 +277,27 @@ class Explanation:
         return f"{each}; {all_} in the total over all {self.plan.size:,} groups" if each != all_ else each
 
     def _error_of(self, expression: Expression, times: int) -> str:
-        """How far off a number is that is made of so many groups."""
-        tail = Fraction(1, 20)
+        """How far off a number is that is made of so many groups, in words."""
+        found = self._radius(expression, times, TAIL)
+        if found is None:
+            return "depends on the data; the release states it"
+        if found.kind == "mean":
+            return (
+                f"at most about ± {found.radius:,.4g} for a group of {EXAMPLE:,} rows; "
+                "the more rows, the smaller"
+            )
+        if found.kind == "rank":
+            return f"within about {show.number(float(found.radius), 0)} rows of its rank"
+        if found.radius > 1 << 1000:
+            return "± more than a float can represent"
+        return f"± {show.number(float(found.radius), _places(Fraction(found.radius)))}"
+
+    def _radius(self, expression: Expression, times: int, tail: Fraction) -> Expected | None:
+        """How far off a number is that is made of so many groups; None if that depends on the data."""
+        if isinstance(expression, Chosen):
+            return Expected(self._ranks_off(expression, tail), "rank")
+        if isinstance(expression, Function):
+            return None
         if self.plan.selects and not self.plan.private_keys:
             tail /= self.plan.lines
         errors = Errors.of(self.plan, self.query, times)
@@ -208,25 +311,16 @@ class Explanation:
                     weights[released] = weights.get(released, Fraction(0)) - mean * weight
                 radii.append(float(errors.radius(weights, tail)))
             worst = min(max(radii) / EXAMPLE, float(expression.high - expression.low))
-            return f"at most about ± {worst:,.4g} for a group of {EXAMPLE:,} rows; the more rows, the smaller"
-        if isinstance(expression, Chosen):
-            return self._rank_error(expression)
-        if isinstance(expression, Function):
-            return "depends on the data; the release states it"
+            return Expected(worst, "mean")
         radius = errors.width(expression, tail)
-        if radius is None:
-            return "depends on the data; the release states it"
-        if radius > 1 << 1000:
-            return "± more than a float can represent"
-        return f"± {show.number(float(radius), _places(radius))}"
+        return None if radius is None else Expected(radius, "noise")
 
-    def _rank_error(self, chosen: Chosen) -> str:
-        """A quantile lies within so many rows of its rank."""
+    def _ranks_off(self, chosen: Chosen, tail: Fraction) -> Fraction:
+        """Within how many rows of its rank a quantile lies."""
         measure, step = self.plan.measures[chosen.measure], self.query.steps[chosen.measure]
         assert isinstance(measure, Spread)
         assert isinstance(step.mechanism, (QuantileIntervals, Quantiles))
-        rows = step.mechanism.off(chosen.place, Fraction(1, 20)) / measure.whole
-        return f"within about {show.number(float(rows), 0)} rows of its rank"
+        return step.mechanism.off(chosen.place, tail) / measure.whole
 
 
 def _expected(forecast: Forecast) -> str:
@@ -277,6 +371,10 @@ def _noise(step: Step[Private], measure: Measure) -> str:
     if isinstance(mechanism, Partition):
         return f"a group of {mechanism.half} people is shown half of the time"
     return f"chosen by the exponential mechanism ({mechanism.name})"
+
+
+def _float(radius: Fraction | float) -> float:
+    return float(radius) if radius < 1 << 1000 else math.inf
 
 
 def _places(value: Fraction) -> int:

@@ -172,7 +172,7 @@ class Errors:
             return self._chosen_reader(expression, tail)
         if isinstance(expression, Function):
             return self._function_reader(expression, tail)
-        linear, ratio = self._linear(expression), self._ratio(expression)
+        linear, ratio = self.linear(expression), self._ratio(expression)
         if linear is not None:
             radius = self.radius(linear.weights, tail)
 
@@ -254,7 +254,7 @@ class Errors:
 
     def width(self, expression: Expression, tail: Fraction) -> Fraction | None:
         """Half the width of the interval where it is the same for every release, else None."""
-        linear = self._linear(expression)
+        linear = self.linear(expression)
         return None if linear is None else self.radius(linear.weights, tail)
 
     def radius(self, weights: Mapping[Released, Fraction], tail: Fraction) -> Fraction:
@@ -289,14 +289,15 @@ class Errors:
         share = tail / max(len(terms), 1)
         return sum((weight * noise.window(share)[-1] for weight, noise in terms), Fraction(0))
 
-    def _linear(self, expression: Expression) -> Linear | None:
+    def linear(self, expression: Expression) -> Linear | None:
+        """The number as a weighted sum of released integers, with what is added back; None if it is none."""
         match expression:
             case Number(value):
                 return Linear(value, {})
             case Weighted(terms):
                 return Linear(Fraction(0), self._weights(terms))
             case Arithmetic(operator, left, right):
-                a, b = self._linear(left), self._linear(right)
+                a, b = self.linear(left), self.linear(right)
                 if a is None or b is None:
                     return None
                 if operator in "+-":
@@ -310,13 +311,13 @@ class Errors:
         return None
 
     def _ratio(self, expression: Expression) -> tuple[Linear, Linear] | None:
-        if linear := self._linear(expression):
+        if linear := self.linear(expression):
             return linear, ONE
         match expression:
             case Mean():
                 return self._mean(expression)
             case Arithmetic("/", left, right):
-                a, b = self._linear(left), self._linear(right)
+                a, b = self.linear(left), self.linear(right)
                 if a is not None and b is not None:
                     return a, b
         if isinstance(expression, Arithmetic):
@@ -324,7 +325,7 @@ class Errors:
         return None
 
     def _mean(self, mean: Mean) -> tuple[Linear, Linear]:
-        top, bottom = self._linear(mean.total), self._linear(mean.count)
+        top, bottom = self.linear(mean.total), self.linear(mean.count)
         assert top is not None
         assert bottom is not None
         return top, bottom
@@ -332,7 +333,7 @@ class Errors:
     def _ratio_and_number(self, expression: Arithmetic) -> tuple[Linear, Linear] | None:
         """A ratio with a number added, taken off, multiplied or divided; a mean's bounds must not be lost."""
         left, right = expression.left, expression.right
-        number = self._linear(right)
+        number = self.linear(right)
         if number is not None and not number.weights and not isinstance(left, Mean):
             ratio, constant = self._ratio(left), number.constant
             if ratio is None:
@@ -347,7 +348,7 @@ class Errors:
                     return NOTHING.plus(top, constant), bottom
                 case "/" if constant:
                     return NOTHING.plus(top, 1 / constant), bottom
-        number = self._linear(left)
+        number = self.linear(left)
         if (
             number is not None
             and not number.weights

@@ -59,7 +59,11 @@ def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True
     """A question with caps that fit, or one that measures first."""
     fits = Fits(keeper)
     question = asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
-    question = replace(question, aged=tuple(fits.aged.items()))
+    question = replace(
+        question,
+        aged=tuple(fits.aged.items()),
+        priced=lambda who, other: ask(who, statement, other, own),
+    )
     if not fits.missing:
         return question
     return replace(

@@ -22,7 +22,7 @@ from sfumato.curator.intervals import uses
 from sfumato.curator.proportions import are_all
 from sfumato.curator.refusals import check_least, private_keys, told_age, told_unmeasured, too_small
 from sfumato.curator.repairs import wrong_readings
-from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryRefused
+from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryRefused, SfumatoError
 from sfumato.mechanisms import Guarantee
 from sfumato.queries import former, forms, notation
 from sfumato.queries.affine import with_bases
@@ -37,8 +37,9 @@ from sfumato.queries.statement import read
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from sfumato.curator.explanation import Expected
     from sfumato.curator.forecast import Sizing
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.names import Names
@@ -91,6 +92,7 @@ class Question(Asked):
     aged: tuple[tuple[str, int], ...] = ()  # what it knows of tables from before the data last changed
     wished: str = ""  # the error that it was asked for, and what its price is expected to give
     size: Sizing | None = None  # what is known of what it counts
+    priced: Callable[[Keeper, Guarantee], Question] | None = None  # the same at another price
     _named: list[tuple[Names, tuple[str, ...]]] = field(default_factory=list, init=False, compare=False)
 
     @property
@@ -277,7 +279,22 @@ class Question(Asked):
             wished=self.wished,
             aged="" if paid else told_age(self.aged),
             unmeasured=told_unmeasured(keeper.policy, plan),
+            at=self._at,
         )
+
+    def _outlined(self) -> Explanation:
+        """What errors follow from, and nothing of what was spent or stored."""
+        left = self.database.left
+        facts = (self.text, self.plan, self.query, self.derivations)
+        return Explanation(*facts, "", False, left, self.tuning, expected=forecasts(self))
+
+    @property
+    def _at(self) -> Callable[[Fraction], Explanation] | None:
+        """The same planned at other prices, for its errors. That reads no row and charges nothing."""
+        if self.priced is None:
+            return None
+        priced, spend = self.priced, self.whole
+        return lambda amount: priced(self.database, spend.of(amount, spend.delta))._outlined()
 
     def _measured_first(self) -> Iterator[str]:
         """What is spent on finding out how much people have, in sentences."""
@@ -466,9 +483,14 @@ class Joint(Question):
             gains=self.database.said.gains(query, self.units, paid=stored is not None),
             beside=tuple(parts[1:]),
             together=self.price,
+            at=self._at,
             breaks="" if stored is not None else self.breaks,
             too_small="" if stored is not None else too_small(self.database.policy, [self.whole]),
         )
+
+    def _outlined(self) -> Explanation:
+        first, *others = [each._outlined() for each in self.parts]
+        return replace(first, plan=self.plan, beside=tuple(others), together=self.price)
 
     def released(self, stored: Stored) -> Release:
         by_name = shown(self.database, stored)
@@ -527,7 +549,8 @@ def asked(
             raise InvalidParameter(
                 "tune", "with several questions", "tune first (db.tune), or ask each by itself"
             )
-        return joint(keeper, statement, policy, spend, plan, fits)
+        together = joint(keeper, statement, policy, spend, plan, fits)
+        return replace(together, priced=lambda who, other: asked(who, statement, policy, other))
     fitting, rest, size = resolve(policy, plan, spend), spend, None
     if fitting is not policy:  # a table was tuned: its caps fit the price and the groups
         plan = statement.plan(fitting, keeper.measuring)
@@ -538,6 +561,7 @@ def asked(
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}
+    facts["priced"] = lambda who, other: asked(who, statement, policy, other, tuned_for, first)
     try:
         found = planned(keeper, statement.sql, plan, rest)
         if rest is not spend:  # the rest of it went into a histogram
@@ -546,6 +570,22 @@ def asked(
         return replace(found, **facts, declared=first, tuned_for=tuned_for, size=size)
     except RecursionError:
         raise too_deep(statement.written) from None
+
+
+def errors_at(question: Question, prices: Iterable[Fraction]) -> list[tuple[Fraction, dict[str, Expected]]]:
+    """How far off each column would be at other prices, at 95%. Free: no row is read, nothing is charged.
+
+    Prices at which it could not be asked are left out.
+    """
+    found, at = [], question.explain().at
+    for amount in prices if at is not None else ():
+        assert at is not None
+        if amount <= 0:
+            raise InvalidParameter("prices", amount, "give prices above 0")
+        with suppress(SfumatoError):
+            other = at(amount)
+            found.append((other.price.amount, other.radii()))
+    return found
 
 
 def planned(keeper: Keeper, told: str, plan: Plan, spend: Guarantee) -> Question:

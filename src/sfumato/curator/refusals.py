@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sfumato.errors import InvalidParameter, PolicyError, Unsupported
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import units
+from sfumato.queries.measures import cut_of
 from sfumato.queries.words import spoken
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def told_unmeasured(policy: Policy, plan: Plan) -> str:
     """That nobody measured how much the caps on one person cut."""
     is_capped = any(t.rows_per_person not in (None, 1) and t.name in plan.tables for t in policy.tables)
     is_tuned = any(t.tuning is not None for t in policy.tables)
-    if policy.measure or is_tuned or not is_capped or not any(each.scaling for each in plan.measures):
+    is_known = any(cut_of(each) is not None for each in plan.measures)
+    if policy.measure or is_tuned or is_known or not is_capped:
+        return ""
+    if not any(each.scaling for each in plan.measures):
         return ""
     return (
         "Noise only: it was not measured how much the caps on one person cut. The owner can have that "

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 from sfumato.curator import show
 from sfumato.curator.above import Below, rows_above
 from sfumato.curator.intervals import Errors
+from sfumato.curator.picture import Picture, picture
+from sfumato.curator.plot import plotted
+from sfumato.curator.vega import specified
+from sfumato.curator.veils import columns_of, is_ordered
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
@@ -30,7 +34,7 @@ from sfumato.sources.apart import ShownTable
 from sfumato.utility.gain import guess, nearness, weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas
     import polars
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from sfumato.budget import Draw, Receipt
     from sfumato.curator.calibrate import Calibration
     from sfumato.curator.linear import Ends
+    from sfumato.curator.plot import Axes, Figure
     from sfumato.mechanisms import Guarantee
     from sfumato.queries.cells import Shortfall
     from sfumato.queries.declared import Kind, Value
@@ -391,6 +396,25 @@ class Release:
                 line += [value, f"[{low}, {high}]"]
             body.append(line)
         return headers, body, left
+
+    # Pictures -----------------------------------------------------------------------------------------
+
+    def drawing(self, level: str | float | Fraction = LEVEL) -> Picture:
+        """What is drawn of it: a panel for every number column, in plain numbers."""
+        _level(level)
+        columns = columns_of(self.plan, [self.query, *(each.query for each in self.beside)])
+        return picture(columns, self.rows, level, is_ordered=is_ordered(self.plan))
+
+    def plot(self, level: str | float | Fraction = LEVEL, ax: Axes | Sequence[Axes] | None = None) -> Figure:
+        """A figure of matplotlib: for each number a veil along its noise, its interval, its value.
+
+        In axes that are given, one for each number column, it draws there.
+        """
+        return plotted(self.drawing(level), ax)
+
+    def vega(self, level: str | float | Fraction = LEVEL) -> dict[str, Any]:
+        """The same as a specification of Vega-Lite, with its data inside."""
+        return specified(self.drawing(level))
 
     # Inside -------------------------------------------------------------------------------------------
 

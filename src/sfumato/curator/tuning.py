@@ -201,6 +201,8 @@ def first_tuned(keeper: Keeper, statement: Statement, spend: Guarantee, part: Nu
         raise InvalidParameter("tune", part, told)
     given = [each.name for each in fields(question) if each.init]
     facts: dict[str, Any] = {name: getattr(question, name) for name in given}
+    share = for_caps.amount / spend.amount
+    facts["priced"] = lambda who, other: first_tuned(who, statement, other, other.amount * share)
     return FirstTuned(**facts, for_caps=for_caps)
 
 
