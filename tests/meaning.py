@@ -55,7 +55,17 @@ from sfumato.queries.measures import DistinctSum, Kinds, Moments, Selected, Spre
 from sfumato.queries.plan import Combined, Output
 from sfumato.queries.relations import joins_of
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Released, Weighted
+from sfumato.queries.shown import (
+    Arithmetic,
+    Chosen,
+    Function,
+    KeyOf,
+    Mean,
+    Number,
+    Released,
+    Weighted,
+    Within,
+)
 from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
@@ -262,6 +272,8 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
             return 0.0
         case Weighted(terms):
             return _weighted(terms, errors.measures, rows)
+        case Within(total):
+            return slack(total, errors, vector, rows)
         case Mean(total, count):
             return slack(total, errors, vector, rows) / float(max(errors.value(count, vector) or 0, 1))
         case Chosen(measure):

@@ -13,7 +13,7 @@ from sfumato.mechanisms import Additive, Geometric, Partition, Quantiles
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.made import Atom
 from sfumato.queries.measures import Spread
-from sfumato.queries.shown import Chosen, Expression, Function, Mean
+from sfumato.queries.shown import Chosen, Expression, Function, Mean, Within
 
 if TYPE_CHECKING:
     from sfumato.curator.calibrate import Calibration
@@ -203,6 +203,8 @@ class Explanation:
         radius = errors.width(expression, tail)
         if radius is None:
             return "depends on the data; the release states it"
+        if isinstance(expression, Within):
+            radius = min(radius, expression.high - expression.low)
         if radius > 1 << 1000:
             return "± more than a float can represent"
         return f"± {show.number(float(radius), _places(radius))}"

@@ -26,6 +26,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.curator.central import Known, central_of, central_reader, correlation_of, correlation_reader
+from sfumato.curator.ends import (
+    TRIFLE,
+    WHOLE,
+    above,
+    arithmetic,
+    below,
+    combined,
+    entropy,
+    float_down,
+    float_up,
+    function_ends,
+    sure,
+)
 from sfumato.curator.linear import Ends, Linear, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
 from sfumato.curator.typical import uses as uses  # asked for here
@@ -42,6 +55,8 @@ from sfumato.queries.shown import (
     Number,
     Released,
     Weighted,
+    Within,
+    unbounded,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +73,9 @@ if TYPE_CHECKING:
     Drawn = Sequence[Sequence[int]]
     Vectors = tuple[tuple[int, ...], ...]
 
-WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
 TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
-TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
 FINEST = 16  # times as many blocks at most where laws are drawn often
 LONGEST_CIRCLE = 1 << 21  # blocks around which a transform is taken
@@ -135,18 +148,22 @@ class Errors:
             case Weighted(terms):
                 weights = self._weights(terms).items()
                 return sum((weight * drawn[r.measure][r.place] for r, weight in weights), Fraction(0))
+            case Within(inner, low, high):
+                found = self.value(inner, drawn)
+                assert found is not None
+                return min(max(found, low), high)
             case Mean(total, count, low, high):
-                above, below = self.value(total, drawn), self.value(count, drawn)
-                assert above is not None
-                assert below is not None
-                return min(max(above / max(below, Fraction(1)), low), high)
+                top, bottom = self.value(total, drawn), self.value(count, drawn)
+                assert top is not None
+                assert bottom is not None
+                return min(max(top / max(bottom, Fraction(1)), low), high)
             case Chosen():
                 return self._on_grid(expression, drawn[expression.measure][expression.place])
             case Arithmetic(operator, left, right):
                 a, b = self.value(left, drawn), self.value(right, drawn)
                 if a is None or b is None or (operator == "/" and b == 0):
                     return None
-                return _arithmetic(operator, a, b)
+                return arithmetic(operator, a, b)
             case Function(name, arguments):
                 values = [self.value(each, drawn) for each in arguments]
                 known = [value for value in values if value is not None]
@@ -166,6 +183,8 @@ class Errors:
 
     def reader(self, expression: Expression, tail: Fraction) -> Reader:
         """The same as a function of the released integers: what does not depend on them is done once."""
+        if (released := unbounded(expression)) != expression:
+            return self._bounded_reader(expression, self.reader(released, tail))
         if isinstance(expression, Mean):
             return self._mean_reader(expression, tail)
         if isinstance(expression, Chosen):
@@ -185,7 +204,7 @@ class Errors:
                 low = middle - reach
                 if bare is not None:  # a cap takes away, and adds nothing
                     low = max(low, bare.at(drawn) - radius)
-                return _float_down(low), _float_up(middle + reach)
+                return float_down(low), float_up(middle + reach)
 
             return around
         if ratio is not None:
@@ -197,6 +216,17 @@ class Errors:
         assert isinstance(expression, Arithmetic)
         left, right = self._readers((expression.left, expression.right), tail)
         return lambda drawn: combined(expression.operator, left(drawn), right(drawn))
+
+    def _bounded_reader(self, expression: Expression, bare: Reader) -> Reader:
+        """The ends without bounds, as far as the bounds allow; and the number itself between them."""
+        least, most = sure(expression)
+
+        def within(drawn: Sequence[Sequence[int]]) -> Ends:
+            low, high = (min(max(end, least), most) for end in bare(drawn))
+            value = self.value(expression, drawn)
+            return (low, high) if value is None else (min(low, float_down(value)), max(high, float_up(value)))
+
+        return within
 
     @property
     def _known(self) -> Known:
@@ -222,11 +252,11 @@ class Errors:
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if tail < LEVEL:
-                return _float_down(least), _float_up(most)
+                return float_down(least), float_up(most)
             cells = [drawn[chosen.measure][place] for place in (low, high, middle)]
             return (
-                _float_down(self._on_grid(chosen, min(cells))),
-                _float_up(self._on_grid(chosen, max(cells))),
+                float_down(self._on_grid(chosen, min(cells))),
+                float_up(self._on_grid(chosen, max(cells))),
             )
 
         return within
@@ -242,7 +272,7 @@ class Errors:
         top, bottom = self._mean(mean)
         enough, ratio = self.radius(bottom.weights, tail), self._fieller(top, bottom, tail)
         ratio = mixed_reader(self.cut, self.whole, top, bottom, ratio, tail)
-        floor, ceiling = _float_down(mean.low), _float_up(mean.high)
+        floor, ceiling = float_down(mean.low), float_up(mean.high)
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if bottom.at(drawn) <= enough:  # there may be no rows at all: the mean can be anything
@@ -254,12 +284,12 @@ class Errors:
 
     def width(self, expression: Expression, tail: Fraction) -> Fraction | None:
         """Half the width of the interval where it is the same for every release, else None."""
-        linear = self._linear(expression)
+        linear = self._linear(unbounded(expression))
         return None if linear is None else self.radius(linear.weights, tail)
 
     def radius(self, weights: Mapping[Released, Fraction], tail: Fraction) -> Fraction:
         """A number that the weighted noise passes with probability at most `tail`."""
-        return self._radius(weights, tail, lambda ratio: (_below(ratio), _above(ratio)))
+        return self._radius(weights, tail, lambda ratio: (below(ratio), above(ratio)))
 
     def _radius(
         self,
@@ -412,8 +442,8 @@ class Errors:
             low, high = end(estimate, size, -1), end(estimate, size, +1)
             slack = abs(estimate) * TRIFLE  # the estimate itself was rounded
             return (
-                -math.inf if low is None else _below(low - slack),
-                math.inf if high is None else _above(high + slack),
+                -math.inf if low is None else below(low - slack),
+                math.inf if high is None else above(high + slack),
             )
 
         return within
@@ -434,7 +464,7 @@ class Errors:
             _at_least(self.times),
             tail,
         )
-        return _above(min(several * most, union * self.times * (1 + TRIFLE)))
+        return above(min(several * most, union * self.times * (1 + TRIFLE)))
 
     def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
         """The weights of both for every released integer, and its noise."""
@@ -450,17 +480,17 @@ class Errors:
         """As `_radius`, in floats: for the many weights that a ratio is tried with."""
         kept = sorted((term for term in terms if term[0]), key=lambda term: -term[0])
         if len(kept) * self.times < 2:
-            return _above(union)
+            return above(union)
         (a, first), *others = kept
         if len(others) == 1 and self.times == 1:
             ratio, second = others[0][0] / a, others[0][1]
             if closed := _laplace_pair(first, second, float(tail), ratio):
-                return _above(min(closed * a, union))
+                return above(min(closed * a, union))
         ranges = [_range_around(b / a) for b, _ in others]
         if len(others) == 1 and self.times == 1:
-            return _above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
+            return above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
         laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
-        return _above(min(_several(laws, _at_least(self.times), tail) * a, union))
+        return above(min(_several(laws, _at_least(self.times), tail) * a, union))
 
 
 def _range_around(ratio: float) -> tuple[float, float]:
@@ -478,14 +508,6 @@ def _range_outward(low: float, high: float) -> tuple[float, float]:
     up = math.ceil(math.log2(high) * 2 * KNOTS) / (2 * KNOTS)
     down = 0.0 if low < 2**-20 else 2 ** (math.floor(math.log2(low) * 2 * KNOTS) / (2 * KNOTS))
     return min(down, low), max(2**up, high)
-
-
-def _arithmetic(operator: str, a: Fraction, b: Fraction) -> Fraction:
-    if operator == "+":
-        return a + b
-    if operator == "-":
-        return a - b
-    return a * b if operator == "*" else a / b
 
 
 def _function(name: str, values: list[Fraction]) -> Fraction | None:
@@ -514,58 +536,6 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
         case "least" | "smallest":
             return min(values)
     return max(values)
-
-
-def entropy(counts: Sequence[Fraction]) -> Fraction:
-    """How many bits it takes to say of which kind a row is, if there are so many of each kind."""
-    known = [float(each) for each in counts if each > 0]
-    whole = math.fsum(known)
-    bits = math.fsum(-(n / whole) * math.log2(n / whole) for n in known)
-    return Fraction(min(max(0.0, bits), math.log2(max(len(counts), 1))))
-
-
-def _entropy_ends(ends: list[Ends]) -> Ends:
-    """Each part of the sum alone: it rises up to 1/e, and falls after that."""
-    lows, highs = ([max(each[i], 0.0) for each in ends] for i in (0, 1))
-    least, most = math.fsum(lows), math.fsum(highs)
-    if math.isinf(most):
-        return 0.0, math.log2(len(ends))
-    found = []
-    for low, high in zip(lows, highs, strict=True):
-        parts = [
-            n / whole if n > 0 else 0.0 for n, whole in ((low, low + most - high), (high, high + least - low))
-        ]
-        found.append(_part_ends(max(0.0, parts[0] * (1 - TRIFLE)), min(1.0, parts[1] * (1 + TRIFLE))))
-    low, high = (math.fsum(each[i] for each in found) for i in (0, 1))
-    return max(0.0, low - TRIFLE), min(math.log2(len(ends)), high + TRIFLE)
-
-
-def _part_ends(low: float, high: float) -> Ends:
-    """The least and the most of -p log2 p, for p in a range."""
-    at = [-p * math.log2(p) if p > 0 else 0.0 for p in (low, high)]
-    top = 1 / math.e
-    return min(at), -top * math.log2(top) if low <= top <= high else max(at)
-
-
-def function_ends(name: str, ends: list[Ends]) -> Ends:
-    """The same on intervals; all but the first two are monotone."""
-    low, high = ends[0]
-    match name:
-        case "square" | "abs":
-            far = max(abs(low), abs(high))
-            near = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-            return (near, far) if name == "abs" else (max(0.0, _below(near * near)), _above(far * far))
-        case "root":
-            return _below(math.sqrt(max(low, 0.0))) if low > 0 else 0.0, _above(math.sqrt(max(high, 0.0)))
-        case "floor" | "ceil" | "round" | "even":
-            digits = round(ends[1][0]) if name == "round" else 0
-            shift = 10.0**-digits
-            return _below(low - shift), _above(high + shift)
-        case "entropy":
-            return _entropy_ends(ends)
-        case "least" | "smallest":
-            return min(each[0] for each in ends), min(each[1] for each in ends)
-    return max(each[0] for each in ends), max(each[1] for each in ends)
 
 
 def _divides(expression: Expression) -> bool:
@@ -733,39 +703,3 @@ def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) ->
         middle = (bottom + top) / 2
         bottom, top = (bottom, middle) if miss(middle) <= float(tail) else (middle, top)
     return top
-
-
-def _float_down(x: Fraction) -> float:
-    """The largest float that is at most x."""
-    try:
-        near = float(x)
-    except OverflowError:
-        return -math.inf if x < 0 else math.nextafter(math.inf, 0)
-    return near if math.isinf(near) or Fraction(near) <= x else math.nextafter(near, -math.inf)
-
-
-def _float_up(x: Fraction) -> float:
-    """The smallest float that is at least x."""
-    return -_float_down(-x)
-
-
-def combined(operator: str, a: Ends, b: Ends) -> Ends:
-    """Interval arithmetic in floats, one step outward after each operation."""
-    if operator == "+":
-        return _below(a[0] + b[0]), _above(a[1] + b[1])
-    if operator == "-":
-        return _below(a[0] - b[1]), _above(a[1] - b[0])
-    if operator == "/":
-        if b[0] <= 0 <= b[1]:
-            return WHOLE
-        return combined("*", a, (_below(1 / b[1]), _above(1 / b[0])))
-    corners = [0.0 if x == 0 or y == 0 else x * y for x in a for y in b]
-    return _below(min(corners)), _above(max(corners))
-
-
-def _below(x: float) -> float:
-    return math.nextafter(x, -math.inf)
-
-
-def _above(x: float) -> float:
-    return math.nextafter(x, math.inf)

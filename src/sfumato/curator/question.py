@@ -442,7 +442,9 @@ class Joint(Question):
     def _shown(self, stored: Stored) -> Release:
         by_name = shown(self.database, stored)
         first, *others = [by_name[self._order.index(i)] for i in range(len(self.parts))]
-        whole = replace(first, plan=self.plan, beside=tuple(others), together=stored.receipt.price)
+        # what its integers mean is stored with them
+        plan = replace(first.plan, outer=self.plan.outer, beside=tuple(each.plan for each in others))
+        whole = replace(first, plan=plan, beside=tuple(others), together=stored.receipt.price)
         return self._beside_public(whole)
 
 

@@ -21,10 +21,10 @@ from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.cells import CUT_ALIKE, NANO
-from sfumato.queries.measures import Kinds, Selected, cut_of
+from sfumato.queries.measures import Kinds, Selected, among_of, cut_of
 from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
-from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted
+from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted, unbounded
 from sfumato.queries.words import spoken
 from sfumato.sources.apart import ShownTable
 from sfumato.utility.gain import guess, nearness, weighted
@@ -159,7 +159,7 @@ class Release:
         known = ", ".join(each.name for each in self.plan.outputs)
         if output is None:
             raise InvalidParameter("column", column, f"name one of: {known}")
-        expression = output.expression
+        expression = unbounded(output.expression)
         terms = expression.terms if isinstance(expression, Weighted) else ()
         noise = Errors.of(self.plan, self.query).noises[terms[0][1].measure] if len(terms) == 1 else None
         if len(terms) != 1 or noise is None or (1 / terms[0][0]).denominator != 1 or self.plan.sets:
@@ -175,12 +175,17 @@ class Release:
         wanted = gain or nearness(before.outcomes)
         step = int(1 / weight)
         groups, vectors = self._groups(), self._vectors()
+        errors = Errors.of(self.plan, self.query)
         rows: list[dict[str, Any]] = []
-        for g in self._shown(Errors.of(self.plan, self.query), groups, vectors):
+        for g in self._shown(errors, groups, vectors):
             seen = vectors[g][released.measure][released.place]
             found = guess(noise, seen, before, wanted, step=step)
+            kept = (
+                errors.value(output.expression, vectors[g]) if expression is not output.expression else None
+            )
+            shown = seen / step if kept is None else float(kept)
             labels = {name: groups[g][i] for name, i in keys.items()}
-            rows.append({**labels, column: seen / step, "guess": found.value, "gain": found.gain})
+            rows.append({**labels, column: shown, "guess": found.value, "gain": found.gain})
         return rows
 
     def _groups(self) -> tuple[tuple[Value, ...], ...]:
@@ -631,6 +636,9 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
             steps = f", and values are rounded down to steps of {show.fraction(bounds.step)}"
             rounded = "" if exact else steps
             said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
+    if (among := among_of(measure)) is not None:
+        name = spoken(measure.reads[0])
+        said.append(f"more values of {name} than the {among:,} that are public count as {among:,}")
     if plan.relation.by_person and cut_of(measure) is None:
         said += measure.scaling
     return said

@@ -372,11 +372,13 @@ class Distinct(Histogram):
     """How many different values there are, of at most `pairs` pairs of a group and a value a person.
 
     Which pairs of a person count is decided by a hash of the pair and the person: by nobody else's rows.
+    Where its values are public there are at most so many to be `among`, and more are never shown.
     """
 
     name: ClassVar[str] = "distinct"
     value: Scalar
     pairs: int
+    among: int | None = None
 
     @property
     def cells(self) -> int:
@@ -405,11 +407,12 @@ class Distinct(Histogram):
 
     @property
     def form(self) -> dict[str, Any]:
-        return {"distinct": notation.scalar(self.value), "pairs": self.pairs}
+        form = {"distinct": notation.scalar(self.value), "pairs": self.pairs}
+        return form | ({} if self.among is None else {"within": self.among})
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
-        return cls(known(form["distinct"]), form["pairs"])
+        return cls(known(form["distinct"]), form["pairs"], form.get("within"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -743,6 +746,11 @@ KINDS: dict[str, type[Measure]] = {
 def cut_of(measure: Measure) -> Shortfall | None:
     """What is known of people above its cap."""
     return measure.cut if isinstance(measure, (Moments, Sum, PersonCount)) else None
+
+
+def among_of(measure: Measure) -> int | None:
+    """How many different values there can be, where that is public."""
+    return measure.among if isinstance(measure, Distinct) else None
 
 
 def _cut(cut: Shortfall | None) -> dict[str, Any]:
