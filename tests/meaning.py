@@ -151,7 +151,7 @@ def shown(source: DuckDB, plan: Plan, spend: Guarantee) -> Shown:
     first = len(plan.measures)
     found = {tuple(map(as_key, group)): vector for group, vector in zip(groups, vectors, strict=True)}
     errors = Errors((None,) * len(whole.measures), whole.measures)
-    indices = release._shown(errors, groups, vectors)
+    indices = release._shown([errors] * len(groups), groups, vectors)
     rows = [
         (
             tuple(map(as_key, groups[g])),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.ends import WHOLE, combined, function_ends
 from sfumato.curator.intervals import Errors
+from sfumato.curator.totals import together
 from sfumato.errors import AfterRelease, Unsupported
 from sfumato.queries.made import (
     Applied,
@@ -60,6 +61,7 @@ class Below:
     table: ShownTable
     vectors: Sequence[Vector]  # of its shown rows
     times: Sequence[int]  # of how many groups each is the total
+    sharing: Sequence[int | None]  # and with how many its declared total is shared
 
 
 def check_above(plan: Plan, sql: str, source: Source) -> None:
@@ -126,7 +128,7 @@ class NoiseBelow:
 
     def __init__(self, below: Sequence[Below]) -> None:
         self.below = below
-        self._readers: dict[tuple[int, int, int, Fraction], tuple[Expression, Reader]] = {}
+        self._readers: dict[tuple[int, int, int, Fraction, int | None], tuple[Expression, Reader]] = {}
         self._bare: dict[int, tuple[Expression, Expression]] = {}
         self.added = 0  # numbers of rows that were added up
 
@@ -172,16 +174,16 @@ class NoiseBelow:
             row = hidden[atom.place]
             if row is None:  # no row of it: what it would be is not known
                 return WHOLE
-            reader = self._reader(atom, below.times[row], tail)
+            reader = self._reader(atom, below.times[row], tail, below.sharing[row])
             return reader(below.vectors[row])
         rows = _listed(hidden, atom.place)
         self.added += len(rows)
         # a sum over no rows has no value; the same noise may be in it several times; or it takes too long
         if not rows or len(set(rows)) < len(rows) or below.plan.sets or self.added > MOST_ADDED:
             return WHOLE
-        vectors = [below.vectors[row] for row in rows]
-        total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*vectors, strict=True))
-        return self._reader(replace(atom, expression=self._added(atom)), len(rows), tail)(total)
+        total, sharing = together(below.plan, [below.vectors[row] for row in rows])
+        added = replace(atom, expression=self._added(atom))
+        return self._reader(added, len(rows), tail, sharing)(total)
 
     def _added(self, atom: Atom) -> Expression:
         """What is added up of each row: as it was released, kept within no bounds. One for all rows."""
@@ -190,12 +192,13 @@ class NoiseBelow:
             self._bare[key] = atom.expression, unbounded(atom.expression)
         return self._bare[key][1]
 
-    def _reader(self, atom: Atom, times: int, tail: Fraction) -> Reader:
-        key = (atom.question, id(atom.expression), times, tail)
+    def _reader(self, atom: Atom, times: int, tail: Fraction, sharing: int | None) -> Reader:
+        key = (atom.question, id(atom.expression), times, tail, sharing)
         if key not in self._readers:
             below = self.below[atom.question]
             expression = unbounded(atom.expression, partial(_is_kept, below.plan.measures))
-            reader = Errors.of(below.plan, below.query, times).reader(expression, tail)
+            errors = Errors.of(below.plan, below.query, times, sharing=sharing)
+            reader = errors.reader(expression, tail)
             self._readers[key] = atom.expression, reader  # kept, so that no other one gets its identity
         return self._readers[key][1]
 

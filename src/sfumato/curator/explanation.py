@@ -184,7 +184,7 @@ class Explanation:
         tail = Fraction(1, 20)
         if self.plan.selects and not self.plan.private_keys:
             tail /= self.plan.lines
-        errors = Errors.of(self.plan, self.query, times)
+        errors = Errors.of(self.plan, self.query, times, sharing=None if times == 1 else times)
         if isinstance(expression, Mean):
             # what the noise of total - mean * count comes to, for the mean that feels it most
             radii = []

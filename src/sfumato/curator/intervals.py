@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.curator.central import Known, central_of, central_reader, correlation_of, correlation_reader
+from sfumato.curator.convolution import FOURIER, chernoff, repeated
 from sfumato.curator.ends import (
     TRIFLE,
     WHOLE,
@@ -39,12 +40,14 @@ from sfumato.curator.ends import (
     function_ends,
     sure,
 )
-from sfumato.curator.linear import Ends, Linear, Reader
+from sfumato.curator.linear import Ends, Linear, Noise, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
+from sfumato.curator.totals import NOTHING as SILENT
+from sfumato.curator.totals import summed
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.cells import CUT_ROWS, CUT_VALUES, NANO
-from sfumato.queries.measures import Spread, cut_of
+from sfumato.queries.measures import Spread, cut_of, total_of
 from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
@@ -78,8 +81,6 @@ KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted wh
 TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
 GRID = 1024  # blocks of each law when several are convolved
 FINEST = 16  # times as many blocks at most where laws are drawn often
-LONGEST_CIRCLE = 1 << 21  # blocks around which a transform is taken
-FOURIER = 1e-13  # what a transform errs by in all, for each draw: some hundred times what it does
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 NOUGHT = Fraction(0)
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
@@ -97,13 +98,27 @@ class Errors:
     measures: tuple[Measure, ...]
     times: int = 1  # how many groups were added up
     whole: tuple[tuple[int, ...], ...] = ()  # what was released for all groups together, where caps cut
+    sharing: int = 0  # of how many groups the sum is adjusted to a declared total
+    added: int = 1  # and how many of them are added up here; `times` is 1 then
 
     @classmethod
-    def of(cls, plan: Plan, query: Calibration, times: int = 1, whole: Vectors = ()) -> Errors:
-        """The noise that a query adds to the measures of a plan, in the sum of so many groups."""
+    def of(
+        cls,
+        plan: Plan,
+        query: Calibration,
+        times: int = 1,
+        whole: Vectors = (),
+        sharing: int | None = None,
+    ) -> Errors:
+        """The noise that a query adds to the measures of a plan, in the sum of so many groups. So many groups
+        are `sharing` a declared total with them: none, if it is not adjusted; as many as with any group."""
         mechanisms = [step.mechanism for step in query.steps]
         noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)
-        return cls(noises, plan.measures, times, whole)
+        totals = [total for each in plan.measures if (total := total_of(each)) is not None]
+        if not totals or sharing == 0:
+            return cls(noises, plan.measures, times, whole)
+        sharing = sharing or plan.size // len(totals[0].rows)
+        return cls(noises, plan.measures, 1, whole, sharing, times)
 
     def cut(self, measure: int) -> Shortfall | None:
         """What is known of people above the cap of a measure."""
@@ -136,7 +151,26 @@ class Errors:
             low, high = Released(measure, 0), Released(measure, 1)
             lower, upper = found.get(low, NOUGHT), found.get(high, NOUGHT)
             found[high] = upper + back * (upper - lower)
+        for i in {released.measure for released in found} if self.sharing else ():
+            if total_of(self.measures[i]) is not None:
+                self._adjust(i, found)
         return found
+
+    def _adjust(self, i: int, weights: dict[Released, Fraction]) -> None:
+        """Take off each cell its part of what all of them are too much: see `totals`."""
+        places = [Released(i, cell) for cell in range(self.measures[i].cells + 1)]
+        much = sum((weights.get(each, NOUGHT) for each in places), NOUGHT)
+        part = much * self.added / (self.sharing * self.measures[i].cells)
+        weights |= {each: weights.get(each, NOUGHT) - part for each in places}
+
+    def _law(self, released: Released) -> Noise:
+        """The law of the noise of a released integer, or of what stands beside those that share a total."""
+        noise, measure = self.noises[released.measure], self.measures[released.measure]
+        assert noise is not None
+        if not self.sharing:
+            return noise
+        is_rest = total_of(measure) is not None and released.place == measure.cells
+        return summed(noise, (self.sharing - self.added) * measure.cells if is_rest else self.added)
 
     def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
@@ -230,7 +264,8 @@ class Errors:
 
     @property
     def _known(self) -> Known:
-        return Known(self._mean, self._mean_reader, self.radius, self._box_radius, self.noises)
+        laws = [None if law is None else self._law(Released(i, 0)) for i, law in enumerate(self.noises)]
+        return Known(self._mean, self._mean_reader, self.radius, self._box_radius, tuple(laws))
 
     def _readers(self, expressions: Sequence[Expression], tail: Fraction) -> list[Reader]:
         """Readers that all hold at once: each part gets its share of the error probability."""
@@ -298,11 +333,10 @@ class Errors:
         around: Callable[[float], tuple[float, float]],
     ) -> Fraction:
         """`around` says for which range of ratios of two weights the radius shall hold."""
-        terms: list[tuple[Fraction, Line]] = []
+        terms: list[tuple[Fraction, Noise]] = []
         for released, weight in weights.items():
-            noise = self.noises[released.measure]
-            assert noise is not None
-            if weight:
+            noise = self._law(released)
+            if weight and noise is not SILENT:
                 terms.append((abs(weight), noise))
         union = self._union(terms, tail / self.times) * self.times
         if len(terms) * self.times < 2:
@@ -315,7 +349,7 @@ class Errors:
         laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
         return min(Fraction(_several(laws, _at_least(self.times), tail)) * a, union)
 
-    def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
+    def _union(self, terms: list[tuple[Fraction, Noise]], tail: Fraction) -> Fraction:
         share = tail / max(len(terms), 1)
         return sum((weight * noise.window(share)[-1] for weight, noise in terms), Fraction(0))
 
@@ -449,7 +483,7 @@ class Errors:
         return within
 
     def _box_radius(
-        self, laws: Sequence[Line], sizes: tuple[NDArray[np.float64], NDArray[np.float64]], tail: Fraction
+        self, laws: Sequence[Noise], sizes: tuple[NDArray[np.float64], NDArray[np.float64]], tail: Fraction
     ) -> float:
         """As `_radius`, for all weights whose sizes lie between the two that are given."""
         share = tail / (len(laws) * self.times)
@@ -466,17 +500,18 @@ class Errors:
         )
         return above(min(several * most, union * self.times * (1 + TRIFLE)))
 
-    def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
+    def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Noise]]:
         """The weights of both for every released integer, and its noise."""
         found = []
         for released in dict.fromkeys((*top.weights, *bottom.weights)):
-            noise = self.noises[released.measure]
-            assert noise is not None
+            noise = self._law(released)
+            if noise is SILENT:
+                continue
             weights = (float(each.weights.get(released, Fraction(0))) for each in (top, bottom))
             found.append((*weights, noise))
         return found  # type: ignore[return-value]  # two floats and a law
 
-    def _float_radius(self, terms: list[tuple[float, Line]], union: float, tail: Fraction) -> float:
+    def _float_radius(self, terms: list[tuple[float, Noise]], union: float, tail: Fraction) -> float:
         """As `_radius`, in floats: for the many weights that a ratio is tried with."""
         kept = sorted((term for term in terms if term[0]), key=lambda term: -term[0])
         if len(kept) * self.times < 2:
@@ -572,7 +607,7 @@ def _at_least(times: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Fraction) -> float:
+def _several(laws: tuple[tuple[Noise, float, float], ...], times: int, tail: Fraction) -> float:
     """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws, each drawn so many times.
 
     The weights are any in the ranges that stand beside the laws. Each law is summed into blocks of one common
@@ -600,11 +635,11 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     if times > 1:
         beyond_ends = float(tail) / (1 << 20)
         room = math.log(2 / (float(tail) - 2 * rest))
-        surely = max(_end(total, start, times, room, 1) * width * (1 + TRIFLE), 0.0)
-        repeated = _repeated(total, start, times, beyond_ends)
-        if repeated is None:
+        surely = max(chernoff(total, start, times, room, 1) * width * (1 + TRIFLE), 0.0)
+        power = repeated(total, start, times, beyond_ends)
+        if power is None:
             return surely
-        total, start = repeated
+        total, start = power
         rest += beyond_ends + times * FOURIER
     upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
     room = (float(tail) - 2 * rest) / 2
@@ -613,49 +648,7 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     return min(max((start + cells) * width, 0.0), surely)
 
 
-def _repeated(
-    masses: NDArray[np.float64], start: int, times: int, beyond: float
-) -> tuple[NDArray[np.float64], int] | None:
-    """The sum of so many independent draws, as chances from a first block on; what lies farther out, of
-    chance `beyond` at most, is left out or counted where it is not. None if that is too many blocks.
-
-    A power of the Fourier transform, around a circle that is long enough.
-    """
-    ends = [_end(masses, start, times, math.log(4 / beyond), side) for side in (-1, 1)]
-    low, high = math.floor(ends[0]) - 1, math.ceil(ends[1]) + 1
-    size = 1 << max(high - low, 1).bit_length()
-    if size > LONGEST_CIRCLE:
-        return None
-    around = np.bincount((np.arange(len(masses)) + start) % size, weights=masses, minlength=size)
-    found = np.maximum(np.fft.irfft(np.fft.rfft(around) ** times, size), 0.0)
-    return np.roll(found, -(low % size)), low
-
-
-def _end(masses: NDArray[np.float64], start: int, times: int, far: float, side: int) -> float:
-    """A block that so many draws together pass, on one side, with chance exp(-far) at most.
-
-    By Chernoff's bound, P(S > t) is at most E[exp(s X)]^times exp(-s t), for any s: the best of many is
-    taken. Draws that are nearly always 0 need a large one, those that are spread out a small one.
-    """
-    at = np.arange(start, start + len(masses), dtype=np.float64)
-    mean = float(at @ masses) / float(masses.sum())
-    off = side * (at - mean)
-    reach = max(float(np.abs(off).max()), 1.0)
-    best, steps = times * reach, np.geomspace(1e-6, 1.0, 90) * (600 / reach)
-
-    def bound(i: int) -> float:
-        s = float(steps[i])
-        return (times * max(math.log(float(np.exp(s * off) @ masses)), 0.0) + far) / s
-
-    # it falls and rises: a few of them tell where the least one is
-    coarse = {i: bound(i) for i in range(0, len(steps), 8)}
-    at_best = min(coarse, key=coarse.__getitem__)
-    near = range(max(at_best - 8, 0), min(at_best + 9, len(steps)))
-    best = min(best, *coarse.values(), *(bound(i) for i in near if i not in coarse))
-    return times * mean + side * best
-
-
-def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | None:
+def _laplace_pair(first: Noise, second: Noise, tail: float, c: float) -> float | None:
     """A t with P(|X + cY| > t) <= tail for wide two-sided geometric laws; None for others.
 
     X is floor or ceiling of a Laplace variable of the same scale, if both are quantiles of one number: its
@@ -677,7 +670,7 @@ def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | N
 
 
 @lru_cache(maxsize=4096)
-def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) -> float:
+def _pair(first: Noise, second: Noise, tail: Fraction, low: float, high: float) -> float:
     """A t with P(|first + c second| > t) <= tail for every c from `low` to `high`, both laws symmetric.
 
     P(X + cY > t) is summed over blocks of Y, each taken where it comes nearest to t, with the c that brings

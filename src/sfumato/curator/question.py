@@ -32,6 +32,7 @@ from sfumato.queries.notation import tell_apart
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
+from sfumato.queries.totals import with_totals
 
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
@@ -505,6 +506,7 @@ def asked(
         fits_it, measuring, rest = way
         with suppress(QueryRefused):  # under another cap a number may become too large
             plan, fitting = statement.plan(fits_it, measuring), fits_it
+    plan = with_totals(plan, policy)
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}

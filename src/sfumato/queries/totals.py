@@ -1,0 +1,119 @@
+"""Totals that the owner declared, and the questions that they say something about.
+
+How many rows a table has, or how many for each key of a column, may be public knowledge. It is stated in the
+policy, never looked at in the data, and no part of any guarantee. What is released for groups whose rows add
+up to such a number is adjusted to it (`curator.totals`): post-processing. The number stands in the measure,
+so that it is stored with the integers: a later edit of the policy changes no release.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sfumato.queries.cells import Total
+from sfumato.queries.expressions import Field, possible
+from sfumato.queries.measures import Moments
+from sfumato.queries.relations import Scan
+
+if TYPE_CHECKING:
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Value
+    from sfumato.queries.measures import Measure
+    from sfumato.queries.plan import Key, Plan
+    from sfumato.queries.policy import Policy
+
+MOST_GROUPS = 1000  # that share a total: of more, each would gain less than a thousandth
+
+
+def in_totals(value: Value) -> str:
+    """How a key is written in a section of totals.
+
+    >>> in_totals("A"), in_totals(3), in_totals(True), in_totals(datetime.date(2024, 1, 31))
+    ('A', '3', 'true', '2024-01-31')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def with_totals(plan: Plan, policy: Policy) -> Plan:
+    """The plan with a declared total in every measure whose cells, in all groups, add up to it."""
+    total = _total(plan, policy)
+    if total is None:
+        return plan
+    return replace(plan, measures=tuple(_with_total(each, total) for each in plan.measures))
+
+
+def _total(plan: Plan, policy: Policy) -> Total | None:
+    """The declared total that says most about the groups of a plan; None if none of them does.
+
+    A table's rows are all in the groups only if nothing drops or repeats them: no condition, no join, one row
+    a person whom the row itself names, and every row in one of the keys.
+    """
+    scan = plan.relation
+    if not isinstance(scan, Scan) or scan.public or plan.private_keys or plan.occurring:
+        return None
+    table = policy.table(scan.table)
+    if table is None or (scan.owner is not None and scan.owner.table) or (scan.rows or 1) > 1:
+        return None
+    columns = [_column(key, table) for key in plan.keys]
+    left_out = [i for i, column in enumerate(columns) if column is None or not _is_complete(column, table)]
+    found = [] if table.size is None or left_out else [Total(None, (table.size,))]
+    for i, (key, column) in enumerate(zip(plan.keys, columns, strict=True)):
+        rows = None if column is None else _margin(key, column, table)
+        if rows is not None and left_out in ([], [i]):
+            found.append(Total(None, (sum(rows),)) if plan.sets else Total(i, rows))
+    best = max(found, key=lambda each: len(each.rows), default=None)
+    return best if best is not None and plan.size <= MOST_GROUPS * len(best.rows) else None
+
+
+def _column(key: Key, table: DeclaredTable) -> DeclaredColumn | None:
+    """The column that a key is, with all of its values."""
+    if not isinstance(key.expression, Field) or key.expression.origin[0] != table.name:
+        return None
+    if key.values is None or set(key.values) != set(possible(key.expression) or ()):
+        return None
+    return table.column(key.expression.origin[1])
+
+
+def _is_complete(column: DeclaredColumn, table: DeclaredTable) -> bool:
+    """Whether every row has one of its keys, by declaration."""
+    rows = table.rows_of(column.name)
+    return column.complete or (bool(rows) and sum(rows.values()) == table.size)
+
+
+def _margin(key: Key, column: DeclaredColumn, table: DeclaredTable) -> tuple[int, ...] | None:
+    """How many rows each key has, if that is declared of all of them."""
+    rows = table.rows_of(column.name)
+    names = [in_totals(value) for value in key.values or ()]
+    return tuple(rows[name] for name in names) if rows and all(name in rows for name in names) else None
+
+
+def _with_total(measure: Measure, total: Total) -> Measure:
+    """The measure with a total, if each row of the table adds one row in all to its cells."""
+    if not isinstance(measure, Moments) or measure.degree > 1 or len(measure.values) > 1:
+        return measure
+    is_whole = not measure.values or measure.nulls or measure.values[0].domain.required
+    is_cut = measure.cut is not None or (measure.rows or 1) > 1
+    return replace(measure, total=total) if is_whole and not is_cut else measure
+
+
+def problem_with_totals(given: object, column: DeclaredColumn | None, size: int | None) -> str:
+    """Why these cannot be the rows of each key of a column; empty if they can."""
+    if column is None or (column.keys is None and column.keys_from is None):
+        return "there is no such column with keys"
+    if not isinstance(given, dict) or not given:
+        return "this is not a number of rows for each key"
+    if not all(type(each) is int and each >= 0 for each in given.values()):
+        return "a number of rows is a whole number from 0"
+    if column.keys is not None:
+        names = {in_totals(value) for value in column.keys}
+        if missing := sorted(names - set(given)):
+            return f"the rows of {missing[0]!r} are missing"
+        if unknown := sorted(set(given) - names):
+            return f"{unknown[0]!r} is not one of the keys"
+    total = sum(given.values())
+    if size is not None and (total > size or (column.complete and total != size)):
+        return f"the rows of all keys are {total:,}, and the table has {size:,}"
+    return ""
