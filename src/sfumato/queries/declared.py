@@ -185,3 +185,34 @@ def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
 def is_plain(text: str) -> bool:
     """Whether a text holds nothing that no engine can hold."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def in_totals(value: Value) -> str:
+    """How a key is written in a section of totals.
+
+    >>> in_totals("A"), in_totals(3), in_totals(True), in_totals(datetime.date(2024, 1, 31))
+    ('A', '3', 'true', '2024-01-31')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def problem_with_totals(given: object, column: DeclaredColumn | None, size: int | None) -> str:
+    """Why these cannot be the rows of each key of a column; empty if they can."""
+    if column is None or (column.keys is None and column.keys_from is None):
+        return "there is no such column with keys"
+    if not isinstance(given, dict) or not given:
+        return "this is not a number of rows for each key"
+    if not all(type(each) is int and each >= 0 for each in given.values()):
+        return "a number of rows is a whole number from 0"
+    if column.keys is not None:
+        names = {in_totals(value) for value in column.keys}
+        if missing := sorted(names - set(given)):
+            return f"the rows of {missing[0]!r} are missing"
+        if unknown := sorted(set(given) - names):
+            return f"{unknown[0]!r} is not one of the keys"
+    total = sum(given.values())
+    if size is not None and (total > size or (column.complete and total != size)):
+        return f"the rows of all keys are {total:,}, and the table has {size:,}"
+    return ""

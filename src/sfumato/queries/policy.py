@@ -34,11 +34,11 @@ from sfumato.queries.declared import (
     is_plain,
     named,
     problem_with_keys,
+    problem_with_totals,
     split,
 )
 from sfumato.queries.expressions import MOST_LISTED
 from sfumato.queries.promises import promise_of
-from sfumato.queries.totals import problem_with_totals
 from sfumato.queries.units import units_of
 
 if TYPE_CHECKING:

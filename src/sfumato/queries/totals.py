@@ -8,33 +8,22 @@ so that it is stored with the integers: a later edit of the policy changes no re
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sfumato.queries.cells import Total
+from sfumato.queries.declared import in_totals
 from sfumato.queries.expressions import Field, possible
 from sfumato.queries.measures import Moments
 from sfumato.queries.relations import Scan
 
 if TYPE_CHECKING:
-    from sfumato.queries.declared import DeclaredColumn, DeclaredTable, Value
+    from sfumato.queries.declared import DeclaredColumn, DeclaredTable
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Key, Plan
     from sfumato.queries.policy import Policy
 
 MOST_GROUPS = 1000  # that share a total: of more, each would gain less than a thousandth
-
-
-def in_totals(value: Value) -> str:
-    """How a key is written in a section of totals.
-
-    >>> in_totals("A"), in_totals(3), in_totals(True), in_totals(datetime.date(2024, 1, 31))
-    ('A', '3', 'true', '2024-01-31')
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 
 def with_totals(plan: Plan, policy: Policy) -> Plan:
@@ -97,23 +86,3 @@ def _with_total(measure: Measure, total: Total) -> Measure:
     is_whole = not measure.values or measure.nulls or measure.values[0].domain.required
     is_cut = measure.cut is not None or (measure.rows or 1) > 1
     return replace(measure, total=total) if is_whole and not is_cut else measure
-
-
-def problem_with_totals(given: object, column: DeclaredColumn | None, size: int | None) -> str:
-    """Why these cannot be the rows of each key of a column; empty if they can."""
-    if column is None or (column.keys is None and column.keys_from is None):
-        return "there is no such column with keys"
-    if not isinstance(given, dict) or not given:
-        return "this is not a number of rows for each key"
-    if not all(type(each) is int and each >= 0 for each in given.values()):
-        return "a number of rows is a whole number from 0"
-    if column.keys is not None:
-        names = {in_totals(value) for value in column.keys}
-        if missing := sorted(names - set(given)):
-            return f"the rows of {missing[0]!r} are missing"
-        if unknown := sorted(set(given) - names):
-            return f"{unknown[0]!r} is not one of the keys"
-    total = sum(given.values())
-    if size is not None and (total > size or (column.complete and total != size)):
-        return f"the rows of all keys are {total:,}, and the table has {size:,}"
-    return ""
