@@ -18,8 +18,9 @@ from sfumato.curator.totals import NOTHING, summed, with_rests
 from sfumato.errors import InvalidParameter, PolicyError
 from sfumato.exact.coins import Tape
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace
-from sfumato.queries.cells import Total
-from sfumato.queries.measures import Moments, total_of
+from sfumato.queries.cells import Shortfall, Total
+from sfumato.queries.measures import Moments, cut_of, total_of
+from sfumato.queries.totals import _with_total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -444,3 +445,104 @@ def test_rests_are_what_the_other_cells_have_too_much(tmp_path: Path) -> None:
     vectors: list[tuple[tuple[int, ...], ...]] = [((1024 * n,),) for n in (1, 2, 3)]
     found = with_rests(plan, groups, vectors, groups, vectors)
     assert [vector[0][1] for vector in found] == [1024 * (n - 900) for n in (5, 4, 3)]
+
+
+# Where a cap cuts ----------------------------------------------------------------------------------------
+
+CAPPED = """
+[source]
+duckdb = "shop.duckdb"
+[budget]
+epsilon = "8"
+least = "0.0001"
+[measure]
+share = "25%"
+[tables.buys]
+unit = "person"
+rows_per_person = 5
+{size}
+[tables.buys.columns]
+person = {{ type = "integer" }}
+kind = {{ type = "text", keys = ["x", "y", "z"], complete = true }}
+cents = {{ type = "integer", low = 0, high = 100 }}
+"""
+
+
+def capped(folder: Path, size: str) -> Database:
+    """3,000 people, of whom a twentieth have 200 rows; a third of the rows is of each kind."""
+    folder.mkdir(exist_ok=True)
+    if not (folder / "shop.duckdb").exists():
+        with duckdb.connect(str(folder / "shop.duckdb")) as connection:
+            connection.execute(
+                "CREATE TABLE buys AS SELECT p AS person, ['x', 'y', 'z'][1 + (p + n) % 3] AS kind, "
+                "1 AS cents FROM (SELECT p, UNNEST(range(CASE WHEN p % 20 = 0 THEN 200 ELSE 1 + p % 3 END)) "
+                "AS n FROM range(3000) AS r(p)) AS q"
+            )
+    (folder / "shop.toml").write_text(CAPPED.format(size=size), encoding="utf-8")
+    return sf.open(folder / "shop.toml")
+
+
+BY_KIND = "SELECT kind, COUNT(*) AS n FROM buys GROUP BY kind"
+
+
+def test_where_a_cap_cuts_a_count_is_its_part_of_the_declared_size(tmp_path: Path) -> None:
+    db = capped(tmp_path, "size = 35_700")
+    release = db.sql(BY_KIND, epsilon=1).release()
+    (measure,) = release.plan.measures
+    cut = cut_of(measure)
+    assert total_of(measure) == Total(None, (35700,))
+    assert cut is not None
+    assert (cut.back, cut.wrong, cut.apart) == (0, 0, 0)
+    assert cut.mixed > 0
+    rows = read(release, [5000, 3000, 2000])
+    assert [row["n"] for row in rows] == [Fraction(35700, 10) * part for part in (5, 3, 2)]
+    rolled = db.sql(BY_KIND.replace("BY kind", "BY ROLLUP(kind)"), epsilon=1).release()
+    assert rolled.cost.amount == 0
+    found = replace(rolled, drawn=(tuple(1024 * each for each in (5000, 3000, 2000)),))
+    cells: Any = [row["n"] for row in found.exact()]
+    assert [cell.value for cell in cells] == [17850, 10710, 7140, 35700]
+    assert cells[-1].low == pytest.approx(35700)
+    assert cells[-1].high == pytest.approx(35700)
+    assert all(cell.low < cell.value < cell.high for cell in cells[:-1])
+    told = " ".join(release.notes())
+    assert "35,700 rows, of which each group has its part of what was counted." in told
+    assert "added back" not in told
+    half = db.sql("SELECT kind, COUNT(*) / 2 AS n FROM buys GROUP BY kind HAVING COUNT(*) > 9000", epsilon=1)
+    rows = read(half.release(), [5000, 3000, 2000])
+    assert [row["n"] for row in rows] == [8925, 5355]
+
+
+def test_where_a_cap_cuts_nothing_else_is_adjusted(tmp_path: Path) -> None:
+    db = capped(tmp_path, "size = 35_700")
+    db.sql(BY_KIND, epsilon="0.5").release()
+    for sql in (
+        "SELECT kind, COUNT(*), SUM(cents) FROM buys GROUP BY kind",
+        "SELECT kind, COUNT(*) FROM buys WHERE cents > 0 GROUP BY kind",
+        "SELECT AVG(cents) FROM buys",
+        "SELECT COUNT(DISTINCT person) FROM buys",
+    ):
+        release = db.sql(sql, epsilon="0.3").release()
+        assert not any(map(total_of, release.plan.measures))
+
+
+def test_a_declared_size_tells_more_than_what_is_estimated_to_be_cut(tmp_path: Path) -> None:
+    question = capped(tmp_path, "size = 35_700").sql(BY_KIND, epsilon=1)
+    plan, noise = question.plan, DiscreteLaplace(scale=Fraction(40 * 1024))
+    (measure,) = plan.measures
+    assert isinstance(measure, Moments)
+    cut = Shortfall(seen=300_000_000, back=290_000_000, wrong=80_000_000, apart=30_000_000, mixed=2_000_000)
+    estimated = replace(measure, rows=100, cut=cut, total=None)
+    declared = _with_total(estimated, Total(None, (35_700,)), is_one=False)
+    counted = [1024 * n for n in (9000, 9300, 9150)]
+    errors = Errors((noise,), (estimated,), whole=((sum(counted),),))
+    adjusted = Errors((noise,), (declared,), whole=((sum(counted), 0),), sharing=3)
+    shown = plan.outputs[1].expression
+    before = errors.interval(shown, [[counted[0]]], Fraction(1, 20))
+    after = adjusted.interval(shown, [[counted[0], sum(counted[1:])]], Fraction(1, 20))
+    value = adjusted.value(shown, [[counted[0], sum(counted[1:])]])
+    assert value == Fraction(35_700 * 9000, 27_450)
+    assert after[0] < value < after[1]
+    assert after[1] - after[0] < 0.9 * (before[1] - before[0])
+    # heavy people may all be of one kind: at least that is covered, by 1.96 deviations
+    part = float(value) / 35_700
+    assert (after[1] - after[0]) / 2 > 1.96 * 0.03 * 35_700 * math.sqrt(part * (1 - part))

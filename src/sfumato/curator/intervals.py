@@ -152,7 +152,7 @@ class Errors:
             lower, upper = found.get(low, NOUGHT), found.get(high, NOUGHT)
             found[high] = upper + back * (upper - lower)
         for i in {released.measure for released in found} if self.sharing else ():
-            if total_of(self.measures[i]) is not None:
+            if total_of(self.measures[i]) is not None and self.cut(i) is None:
                 self._adjust(i, found)
         return found
 
@@ -162,6 +162,22 @@ class Errors:
         much = sum((weights.get(each, NOUGHT) for each in places), NOUGHT)
         part = much * self.added / (self.sharing * self.measures[i].cells)
         weights |= {each: weights.get(each, NOUGHT) - part for each in places}
+
+    def _scaled(self, expression: Expression) -> Expression:
+        """Where a cap cuts, of counts with a declared total their part of all counts: see `totals`."""
+        if not self.sharing:
+            return expression
+        match expression:
+            case Weighted(((_, Released(i)),)) if (total := total_of(self.measures[i])) and self.cut(i):
+                one, cells = self.measures[i].one, range(self.measures[i].cells + 1)
+                all_ = Weighted(tuple((one, Released(i, cell)) for cell in cells))
+                part = Arithmetic("/", expression, all_)
+                return Arithmetic("*", Number(Fraction(total.rows[0])), part)
+            case Arithmetic(operator, left, right):
+                return Arithmetic(operator, self._scaled(left), self._scaled(right))
+            case Function(name, arguments):
+                return Function(name, tuple(map(self._scaled, arguments)))
+        return expression
 
     def _law(self, released: Released) -> Noise:
         """The law of the noise of a released integer, or of what stands beside those that share a total."""
@@ -174,6 +190,9 @@ class Errors:
 
     def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
+        return self._value(self._scaled(expression), drawn)
+
+    def _value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         match expression:
             case Number(value):
                 return value
@@ -183,23 +202,23 @@ class Errors:
                 weights = self._weights(terms).items()
                 return sum((weight * drawn[r.measure][r.place] for r, weight in weights), Fraction(0))
             case Within(inner, low, high):
-                found = self.value(inner, drawn)
+                found = self._value(inner, drawn)
                 assert found is not None
                 return min(max(found, low), high)
             case Mean(total, count, low, high):
-                top, bottom = self.value(total, drawn), self.value(count, drawn)
+                top, bottom = self._value(total, drawn), self._value(count, drawn)
                 assert top is not None
                 assert bottom is not None
                 return min(max(top / max(bottom, Fraction(1)), low), high)
             case Chosen():
                 return self._on_grid(expression, drawn[expression.measure][expression.place])
             case Arithmetic(operator, left, right):
-                a, b = self.value(left, drawn), self.value(right, drawn)
+                a, b = self._value(left, drawn), self._value(right, drawn)
                 if a is None or b is None or (operator == "/" and b == 0):
                     return None
                 return arithmetic(operator, a, b)
             case Function(name, arguments):
-                values = [self.value(each, drawn) for each in arguments]
+                values = [self._value(each, drawn) for each in arguments]
                 known = [value for value in values if value is not None]
                 enough = bool(known) if name in ("smallest", "largest") else len(known) == len(values)
                 return _function(name, known) if enough else None
@@ -217,8 +236,11 @@ class Errors:
 
     def reader(self, expression: Expression, tail: Fraction) -> Reader:
         """The same as a function of the released integers: what does not depend on them is done once."""
+        return self._reader(self._scaled(expression), tail)
+
+    def _reader(self, expression: Expression, tail: Fraction) -> Reader:
         if (released := unbounded(expression)) != expression:
-            return self._bounded_reader(expression, self.reader(released, tail))
+            return self._bounded_reader(expression, self._reader(released, tail))
         if isinstance(expression, Mean):
             return self._mean_reader(expression, tail)
         if isinstance(expression, Chosen):
@@ -257,7 +279,7 @@ class Errors:
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             low, high = (min(max(end, least), most) for end in bare(drawn))
-            value = self.value(expression, drawn)
+            value = self._value(expression, drawn)
             return (low, high) if value is None else (min(low, float_down(value)), max(high, float_up(value)))
 
         return within
@@ -272,7 +294,7 @@ class Errors:
         parts = [self._parts(each) for each in expressions]
         whole = max(sum(parts), 1)
         return [
-            self.reader(e, tail * part / whole if part else tail)
+            self._reader(e, tail * part / whole if part else tail)
             for e, part in zip(expressions, parts, strict=True)
         ]
 

@@ -241,8 +241,8 @@ class Release:
             return ()
         count = len(self.plan.sets) or 1  # so often each group is in a total
         return tuple(
-            tuple(sum(each) // count for each in zip(*parts, strict=True))
-            for parts in zip(*vectors, strict=True)
+            tuple(sum(each) // count if i < m.cells else 0 for i, each in enumerate(zip(*parts, strict=True)))
+            for m, parts in zip(measures, zip(*vectors, strict=True), strict=True)
         )
 
     def _label(self, expression: Expression, vector: tuple[tuple[int, ...], ...]) -> Value:
@@ -582,10 +582,11 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
     together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
     notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
-    if lost := [each for measure in plan.measures if (each := cut_of(measure)) is not None]:
+    cuts = [(cut_of(each), total_of(each) is not None) for each in plan.measures]
+    if lost := [(each, is_scaled) for each, is_scaled in cuts if each is not None]:
         told = f"about {_percent(level)} of them contain the true number, but for what is not covered"
         notes[0] = f"Intervals cover noise and, as far as it was measured, what caps cut: {told}{together}."
-        notes += dict.fromkeys(map(_lost, lost))
+        notes += dict.fromkeys(_lost(cut, is_scaled=is_scaled) for cut, is_scaled in lost)
     if (total := next(filter(None, map(total_of, plan.measures)), None)) is not None:
         notes.append(_adjusted(total, plan))
     if plan.today is not None:
@@ -612,12 +613,14 @@ def _adjusted(total: Total, plan: Plan) -> str:
     """To what counts were adjusted, in words."""
     (table,) = plan.tables
     told = f"the declared size of {table}, {sum(total.rows):,} rows"
+    if any(total_of(each) is not None and cut_of(each) is not None for each in plan.measures):
+        told += ", of which each group has its part of what was counted"
     if total.key is not None:
         told = f"the declared number of rows of {table} for each {spoken(plan.keys[total.key].expression)}"
     return f"Adjusted to {told}. No question checks it: if it is wrong, so are these numbers and intervals."
 
 
-def _lost(cut: Shortfall) -> str:
+def _lost(cut: Shortfall, *, is_scaled: bool) -> str:
     """What a cap cuts, in words."""
     if cut.kind == CUT_ALIKE:
         told = "that as if everybody's rows were alike" if cut.mixed else "nothing of that"
@@ -627,7 +630,8 @@ def _lost(cut: Shortfall) -> str:
         )
     part = float(cut.seen * NANO / (1 + cut.seen * NANO))
     much = "less than 1%" if part < 0.01 else f"about {part:.0%}"
-    return f"It is estimated that {much} lies above the cap on one person. That is added back in proportion."
+    told = f"It is estimated that {much} lies above the cap on one person."
+    return told if is_scaled else f"{told} That is added back in proportion."
 
 
 def _joined(chain: Join) -> list[str]:

@@ -5,6 +5,9 @@ N, what lies nearest to the released vector and keeps to N is each cell less a G
 is a weighted sum of released integers as before: of the cells of its group, and of the sum of all other cells
 less N. That sum is put beside the cells, as one more released integer, with the law of so many draws.
 
+Where a cap cuts, what is released comes to less than N, and to how much less is not known. Then a count is N
+times its part of all counts, and the cap matters as far as it cuts some groups more than others.
+
 The proof stands in docs/explanation/intervals.md#declared-totals.
 """
 
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.curator.convolution import FOURIER, repeated
-from sfumato.queries.measures import total_of
+from sfumato.queries.measures import cut_of, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,12 +47,13 @@ def with_rests(
     plan: Plan, groups: Sequence[Group], vectors: Vectors, shown: Sequence[Group], found: Vectors
 ) -> Vectors:
     """What was `found` for the `shown` groups or totals, and beside the cells of a measure with a declared
-    total what all other cells that share it come to, less that total."""
+    total what all other cells that share it come to, less that total; where a cap cuts, what they come to."""
     for i, measure in enumerate(plan.measures):
         total = total_of(measure)
         if total is None:
             continue
-        key, whole = total.key, int(1 / measure.one)
+        key = total.key
+        whole = int(1 / measure.one) if cut_of(measure) is None else 0
         rows: Mapping[Value | None, int] = {None: total.rows[0]}
         if key is not None:
             rows = dict(zip(plan.keys[key].values or (), total.rows, strict=True))

@@ -8,10 +8,11 @@ so that it is stored with the integers: a later edit of the policy changes no re
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sfumato.queries.cells import Total
+from sfumato.queries.cells import CUT_ROWS, Total
 from sfumato.queries.declared import in_totals
 from sfumato.queries.expressions import Field, possible
 from sfumato.queries.measures import Moments
@@ -31,20 +32,21 @@ def with_totals(plan: Plan, policy: Policy) -> Plan:
     total = _total(plan, policy)
     if total is None:
         return plan
-    return replace(plan, measures=tuple(_with_total(each, total) for each in plan.measures))
+    is_one = (plan.relation.rows or 1) == 1
+    return replace(plan, measures=tuple(_with_total(each, total, is_one=is_one) for each in plan.measures))
 
 
 def _total(plan: Plan, policy: Policy) -> Total | None:
     """The declared total that says most about the groups of a plan; None if none of them does.
 
-    A table's rows are all in the groups only if nothing drops or repeats them: no condition, no join, one row
-    a person whom the row itself names, and every row in one of the keys.
+    A table's rows are all in the groups only if nothing drops or repeats them: no condition, no join, a row
+    names its person itself, and every row is in one of the keys.
     """
     scan = plan.relation
     if not isinstance(scan, Scan) or scan.public or plan.private_keys or plan.occurring:
         return None
     table = policy.table(scan.table)
-    if table is None or (scan.owner is not None and scan.owner.table) or (scan.rows or 1) > 1:
+    if table is None or (scan.owner is not None and scan.owner.table):
         return None
     columns = [_column(key, table) for key in plan.keys]
     left_out = [i for i, column in enumerate(columns) if column is None or not _is_complete(column, table)]
@@ -52,7 +54,8 @@ def _total(plan: Plan, policy: Policy) -> Total | None:
     for i, (key, column) in enumerate(zip(plan.keys, columns, strict=True)):
         rows = None if column is None else _margin(key, column, table)
         if rows is not None and left_out in ([], [i]):
-            found.append(Total(None, (sum(rows),)) if plan.sets else Total(i, rows))
+            is_one = bool(plan.sets) or (scan.rows or 1) > 1
+            found.append(Total(None, (sum(rows),)) if is_one else Total(i, rows))
     best = max(found, key=lambda each: len(each.rows), default=None)
     return best if best is not None and plan.size <= MOST_GROUPS * len(best.rows) else None
 
@@ -79,10 +82,19 @@ def _margin(key: Key, column: DeclaredColumn, table: DeclaredTable) -> tuple[int
     return tuple(rows[name] for name in names) if rows and all(name in rows for name in names) else None
 
 
-def _with_total(measure: Measure, total: Total) -> Measure:
-    """The measure with a total, if each row of the table adds one row in all to its cells."""
+def _with_total(measure: Measure, total: Total, *, is_one: bool) -> Measure:
+    """The measure with a total, if each row of the table adds one row in all to its cells: where people have
+    `is_one` row each, or a cap cuts that is known to."""
     if not isinstance(measure, Moments) or measure.degree > 1 or len(measure.values) > 1:
         return measure
-    is_whole = not measure.values or measure.nulls or measure.values[0].domain.required
-    is_cut = measure.cut is not None or (measure.rows or 1) > 1
-    return replace(measure, total=total) if is_whole and not is_cut else measure
+    cut = measure.cut
+    if measure.values and not measure.nulls and not measure.values[0].domain.required:
+        return measure
+    if is_one and cut is None:
+        return replace(measure, total=total)
+    if cut is None or cut.kind != CUT_ROWS or measure.cells > 1 or total.key is not None:
+        return measure
+    # what is wrong for all groups alike is made good; heavy people still live where they live, and a fifth
+    # of what is cut may be distributed otherwise than what is not: by half as many deviations of a part
+    mixed = math.isqrt(cut.apart**2 + (cut.seen // 10) ** 2)
+    return replace(measure, total=total, cut=replace(cut, back=0, wrong=0, apart=0, mixed=mixed))
