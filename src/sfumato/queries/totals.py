@@ -49,10 +49,11 @@ def _total(plan: Plan, policy: Policy) -> Total | None:
     if table is None or (scan.owner is not None and scan.owner.table):
         return None
     columns = [_column(key, table) for key in plan.keys]
-    left_out = [i for i, column in enumerate(columns) if column is None or not _is_complete(column, table)]
+    parts = list(zip(plan.keys, columns, strict=True))
+    left_out = [i for i, (key, column) in enumerate(parts) if not _is_complete(key, column, table)]
     found = [] if table.size is None or left_out else [Total(None, (table.size,))]
-    for i, (key, column) in enumerate(zip(plan.keys, columns, strict=True)):
-        rows = None if column is None else _margin(key, column, table)
+    for i, (key, column) in enumerate(parts):
+        rows = _margin(key, column, table)
         if rows is not None and left_out in ([], [i]):
             is_one = bool(plan.sets) or (scan.rows or 1) > 1
             found.append(Total(None, (sum(rows),)) if is_one else Total(i, rows))
@@ -69,15 +70,15 @@ def _column(key: Key, table: DeclaredTable) -> DeclaredColumn | None:
     return table.column(key.expression.origin[1])
 
 
-def _is_complete(column: DeclaredColumn, table: DeclaredTable) -> bool:
+def _is_complete(key: Key, column: DeclaredColumn | None, table: DeclaredTable) -> bool:
     """Whether every row has one of its keys, by declaration."""
-    rows = table.rows_of(column.name)
-    return column.complete or (bool(rows) and sum(rows.values()) == table.size)
+    rows = _margin(key, column, table)
+    return column is not None and (column.complete or (rows is not None and sum(rows) == table.size))
 
 
-def _margin(key: Key, column: DeclaredColumn, table: DeclaredTable) -> tuple[int, ...] | None:
+def _margin(key: Key, column: DeclaredColumn | None, table: DeclaredTable) -> tuple[int, ...] | None:
     """How many rows each key has, if that is declared of all of them."""
-    rows = table.rows_of(column.name)
+    rows = {} if column is None else table.rows_of(column.name)
     names = [in_totals(value) for value in key.values or ()]
     return tuple(rows[name] for name in names) if rows and all(name in rows for name in names) else None
 
