@@ -55,7 +55,17 @@ from sfumato.queries.measures import DistinctSum, Kinds, Moments, Selected, Spre
 from sfumato.queries.plan import Combined, Output
 from sfumato.queries.relations import joins_of
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Released, Weighted
+from sfumato.queries.shown import (
+    Arithmetic,
+    Chosen,
+    Function,
+    KeyOf,
+    Mean,
+    Number,
+    Released,
+    Weighted,
+    Within,
+)
 from sfumato.queries.statement import read
 
 if TYPE_CHECKING:
@@ -141,7 +151,7 @@ def shown(source: DuckDB, plan: Plan, spend: Guarantee) -> Shown:
     first = len(plan.measures)
     found = {tuple(map(as_key, group)): vector for group, vector in zip(groups, vectors, strict=True)}
     errors = Errors((None,) * len(whole.measures), whole.measures)
-    indices = release._shown(errors, groups, vectors)
+    indices = release._shown([errors] * len(groups), groups, vectors)
     rows = [
         (
             tuple(map(as_key, groups[g])),
@@ -262,6 +272,8 @@ def slack(expression: Expression, errors: Errors, vector: Vectors, rows: Fractio
             return 0.0
         case Weighted(terms):
             return _weighted(terms, errors.measures, rows)
+        case Within(total):
+            return slack(total, errors, vector, rows)
         case Mean(total, count):
             return slack(total, errors, vector, rows) / float(max(errors.value(count, vector) or 0, 1))
         case Chosen(measure):

@@ -23,7 +23,17 @@ from sfumato.errors import QueryRefused
 from sfumato.queries import policy as policies
 from sfumato.queries.plan import Compared
 from sfumato.queries.sensitivity import derive
-from sfumato.queries.shown import Arithmetic, Chosen, Function, KeyOf, Mean, Number, Released, Weighted
+from sfumato.queries.shown import (
+    Arithmetic,
+    Chosen,
+    Function,
+    KeyOf,
+    Mean,
+    Number,
+    Released,
+    Weighted,
+    Within,
+)
 from sfumato.queries.statement import parse
 from sfumato.queries.words import spoken
 from sfumato.sources.apart import printed
@@ -94,6 +104,8 @@ def short(expression: Expression) -> str:
             return f"m{measure}.{place}"
         case Weighted(terms):
             return " + ".join(f"{weight} {short(released)}" for weight, released in terms) or "0"
+        case Within(total, low, high):
+            return f"[{short(total)} in {low}..{high}]"
         case Mean(total, count, low, high):
             return f"[({short(total)}) / ({short(count)}) in {low}..{high}]"
         case Chosen(measure, place):

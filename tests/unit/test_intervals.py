@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from sfumato.curator.calibrate import Uses
+from sfumato.curator.ends import WHOLE, function_ends
 from sfumato.curator.intervals import (
-    WHOLE,
     Errors,
     _laplace_pair,
     _range_around,
     _several,
-    function_ends,
     uses,
 )
 from sfumato.mechanisms import DiscreteGaussian, DiscreteLaplace, Line

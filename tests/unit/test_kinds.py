@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import sfumato as sf
-from sfumato.curator.intervals import entropy, function_ends
+from sfumato.curator.ends import entropy, function_ends
 from sfumato.curator.release import Cell
 from sfumato.errors import QueryRefused
 

@@ -13,7 +13,7 @@ from sfumato.exact import bulk, compiled, gaussian, numbers
 from sfumato.mechanisms import Distance, Exponential, Gaussian, Renormalised
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.mechanisms.ranges import weight
-from sfumato.queries.policy import problem_with_keys
+from sfumato.queries.declared import problem_with_keys
 
 
 def test_costs_never_wrap() -> None:

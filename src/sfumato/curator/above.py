@@ -10,11 +10,14 @@ probability among them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.intervals import WHOLE, Errors, combined, function_ends
+from sfumato.curator.ends import WHOLE, combined, function_ends
+from sfumato.curator.intervals import Errors
+from sfumato.curator.totals import together
 from sfumato.errors import AfterRelease, Unsupported
 from sfumato.queries.made import (
     Applied,
@@ -27,6 +30,8 @@ from sfumato.queries.made import (
     may_be_missing,
     public_rows,
 )
+from sfumato.queries.measures import among_of
+from sfumato.queries.shown import unbounded
 from sfumato.sources.apart import ShownTable, made
 
 if TYPE_CHECKING:
@@ -35,8 +40,9 @@ if TYPE_CHECKING:
     from sfumato.curator.calibrate import Calibration
     from sfumato.curator.linear import Ends, Reader
     from sfumato.queries.made import MadeQuery, Trace
+    from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
-    from sfumato.queries.shown import Expression
+    from sfumato.queries.shown import Expression, Weighted
     from sfumato.sources.source import Source
 
 MOST_INTERVALS = 200_000  # parts of intervals that are computed for a query
@@ -55,6 +61,7 @@ class Below:
     table: ShownTable
     vectors: Sequence[Vector]  # of its shown rows
     times: Sequence[int]  # of how many groups each is the total
+    sharing: Sequence[int | None]  # and with how many its declared total is shared
 
 
 def check_above(plan: Plan, sql: str, source: Source) -> None:
@@ -121,7 +128,8 @@ class NoiseBelow:
 
     def __init__(self, below: Sequence[Below]) -> None:
         self.below = below
-        self._readers: dict[tuple[int, int, int, Fraction], tuple[Expression, Reader]] = {}
+        self._readers: dict[tuple[int, int, int, Fraction, int | None], tuple[Expression, Reader]] = {}
+        self._bare: dict[int, tuple[Expression, Expression]] = {}
         self.added = 0  # numbers of rows that were added up
 
     def ends(self, trace: Trace, hidden: Row, tail: Fraction) -> Ends:
@@ -166,24 +174,38 @@ class NoiseBelow:
             row = hidden[atom.place]
             if row is None:  # no row of it: what it would be is not known
                 return WHOLE
-            reader = self._reader(atom, below.times[row], tail)
+            reader = self._reader(atom, below.times[row], tail, below.sharing[row])
             return reader(below.vectors[row])
         rows = _listed(hidden, atom.place)
         self.added += len(rows)
         # a sum over no rows has no value; the same noise may be in it several times; or it takes too long
         if not rows or len(set(rows)) < len(rows) or below.plan.sets or self.added > MOST_ADDED:
             return WHOLE
-        vectors = [below.vectors[row] for row in rows]
-        total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*vectors, strict=True))
-        return self._reader(atom, len(rows), tail)(total)
+        total, sharing = together(below.plan, [below.vectors[row] for row in rows])
+        added = replace(atom, expression=self._added(atom))
+        return self._reader(added, len(rows), tail, sharing)(total)
 
-    def _reader(self, atom: Atom, times: int, tail: Fraction) -> Reader:
-        key = (atom.question, id(atom.expression), times, tail)
+    def _added(self, atom: Atom) -> Expression:
+        """What is added up of each row: as it was released, kept within no bounds. One for all rows."""
+        key = id(atom.expression)
+        if key not in self._bare:
+            self._bare[key] = atom.expression, unbounded(atom.expression)
+        return self._bare[key][1]
+
+    def _reader(self, atom: Atom, times: int, tail: Fraction, sharing: int | None) -> Reader:
+        key = (atom.question, id(atom.expression), times, tail, sharing)
         if key not in self._readers:
             below = self.below[atom.question]
-            reader = Errors.of(below.plan, below.query, times).reader(atom.expression, tail)
+            expression = unbounded(atom.expression, partial(_is_kept, below.plan.measures))
+            errors = Errors.of(below.plan, below.query, times, sharing=sharing)
+            reader = errors.reader(expression, tail)
             self._readers[key] = atom.expression, reader  # kept, so that no other one gets its identity
         return self._readers[key][1]
+
+
+def _is_kept(measures: Sequence[Measure], total: Weighted) -> bool:
+    """Whether a count is kept within bounds by what its integers mean: those of before are not."""
+    return all(among_of(measures[released.measure]) is not None for _, released in total.terms)
 
 
 def _parts(trace: Trace, hidden: Row) -> int:

@@ -29,7 +29,7 @@ from sfumato.queries.expressions import Call, Field, parts_of, possible
 from sfumato.queries.measures import Moments, Sum
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Where
-from sfumato.queries.shown import Arithmetic, KeyOf, Weighted
+from sfumato.queries.shown import Arithmetic, KeyOf, Weighted, Within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,7 +159,7 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
     groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * _passing(plan.relation))
     price = price_of_one(plan, spend)
     shown = [output.expression for output in plan.outputs if not isinstance(output.expression, KeyOf)]
-    counts = any(isinstance(each, (Weighted, Arithmetic)) for each in shown)
+    counts = any(isinstance(each, (Weighted, Within, Arithmetic)) for each in shown)
     read = {field.origin for field in plan.fields}
 
     def resolved(table: DeclaredTable) -> DeclaredTable:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sfumato.curator.linear import Ends, Linear, Reader
-    from sfumato.mechanisms import Line
+    from sfumato.curator.linear import Ends, Linear, Noise, Reader
     from sfumato.queries.shown import Expression, Released
 
     Floats = NDArray[np.float64]
@@ -49,8 +48,8 @@ class Known:
     sums: Callable[[Mean], tuple[Linear, Linear]]
     mean: Callable[[Mean, Fraction], Reader]
     radius: Callable[[Mapping[Released, Fraction], Fraction], Fraction]
-    box_radius: Callable[[Sequence[Line], Range, Fraction], float]
-    noises: tuple[Line | None, ...]
+    box_radius: Callable[[Sequence[Noise], Range, Fraction], float]
+    noises: tuple[Noise | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class _Cells:
     """The weights of the released integers in some sums, as floats, and the laws of their noise."""
 
     sums: tuple[Floats, ...]
-    laws: tuple[Line, ...]
+    laws: tuple[Noise, ...]
 
     @classmethod
     def of(cls, known: Known, sums: Sequence[Linear]) -> _Cells:

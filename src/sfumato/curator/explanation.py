@@ -19,7 +19,7 @@ from sfumato.mechanisms import Additive, Geometric, Partition, QuantileIntervals
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.made import Atom
 from sfumato.queries.measures import Spread
-from sfumato.queries.shown import Chosen, Expression, Function, Mean
+from sfumato.queries.shown import Chosen, Expression, Function, Mean, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -300,7 +300,7 @@ class Explanation:
             return None
         if self.plan.selects and not self.plan.private_keys:
             tail /= self.plan.lines
-        errors = Errors.of(self.plan, self.query, times)
+        errors = Errors.of(self.plan, self.query, times, sharing=None if times == 1 else times)
         if isinstance(expression, Mean):
             # what the noise of total - mean * count comes to, for the mean that feels it most
             radii = []
@@ -313,6 +313,8 @@ class Explanation:
             worst = min(max(radii) / EXAMPLE, float(expression.high - expression.low))
             return Expected(worst, "mean")
         radius = errors.width(expression, tail)
+        if radius is not None and isinstance(expression, Within):
+            radius = min(radius, expression.high - expression.low)
         return None if radius is None else Expected(radius, "noise")
 
     def _ranks_off(self, chosen: Chosen, tail: Fraction) -> Fraction:

@@ -24,7 +24,7 @@ from sfumato.curator.shortfalls import settled
 from sfumato.curator.typical import EXAMPLE, middling
 from sfumato.mechanisms import QuantileIntervals, Quantiles
 from sfumato.queries.cells import CUT_VALUES, NANO
-from sfumato.queries.measures import Kinds, Moments, PersonCount, Selected, Spread, Sum, cut_of
+from sfumato.queries.measures import Kinds, Moments, PersonCount, Selected, Spread, Sum, cut_of, total_of
 from sfumato.queries.relations import Scan
 from sfumato.queries.shown import Arithmetic, Chosen, Function, Mean, Number, Released, Weighted
 
@@ -125,6 +125,7 @@ def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, .
     whole = tuple(tuple(sum(each) * times for each in zip(*vectors, strict=True)) for vectors in sums)
     plan = settled(question.plan, question.query, whole, len(groups) * times)
     is_cut = any(cut_of(each) is not None for each in plan.measures)
+    groups = [_with_rest(plan, each, whole) for each in groups]
     errors = Errors.of(plan, question.query, 1, whole if is_cut else ())
     tail = AT_95 / plan.lines if plan.selects and not plan.private_keys else AT_95
     found = []
@@ -222,6 +223,17 @@ def seen_in(release: Release) -> tuple[Forecast, ...]:
         error = statistics.median((each.high - each.low) / 2 for each in cells)
         found.append(Forecast(name, _near(error), statistics.median(known) if known else None, FROM_BEFORE))
     return tuple(found)
+
+
+def _with_rest(plan: Plan, cells: Cells, whole: Cells) -> Cells:
+    """What a group holds, and beside each measure with a declared total what all other groups come to: less
+    that total, where no cap cuts (`totals`)."""
+    return tuple(
+        each
+        if total_of(measure) is None
+        else (*each, (0 if cut_of(measure) is None else sum(all_)) - sum(each))
+        for measure, each, all_ in zip(plan.measures, cells, whole, strict=True)
+    )
 
 
 # What groups hold ------------------------------------------------------------------------------------------

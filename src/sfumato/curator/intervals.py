@@ -26,12 +26,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.curator.central import Known, central_of, central_reader, correlation_of, correlation_reader
-from sfumato.curator.linear import Ends, Linear, Reader
+from sfumato.curator.convolution import FOURIER, chernoff, repeated
+from sfumato.curator.ends import (
+    TRIFLE,
+    WHOLE,
+    above,
+    arithmetic,
+    below,
+    combined,
+    entropy,
+    float_down,
+    float_up,
+    function_ends,
+    sure,
+)
+from sfumato.curator.linear import Ends, Linear, Noise, Reader
 from sfumato.curator.shortfalls import beside, cut_reader, mixed_reader
+from sfumato.curator.totals import NOTHING as SILENT
+from sfumato.curator.totals import summed
 from sfumato.curator.typical import uses as uses  # asked for here
 from sfumato.mechanisms import Additive, DiscreteLaplace
 from sfumato.queries.cells import CUT_MEANS, CUT_ROWS, CUT_VALUES, NANO
-from sfumato.queries.measures import Spread, cut_of
+from sfumato.queries.measures import Spread, cut_of, total_of
 from sfumato.queries.shown import (
     Arithmetic,
     Chosen,
@@ -42,6 +58,8 @@ from sfumato.queries.shown import (
     Number,
     Released,
     Weighted,
+    Within,
+    unbounded,
 )
 
 if TYPE_CHECKING:
@@ -58,15 +76,11 @@ if TYPE_CHECKING:
     Drawn = Sequence[Sequence[int]]
     Vectors = tuple[tuple[int, ...], ...]
 
-WHOLE: Ends = (-math.inf, math.inf)
 BLOCKS = 2048  # the second law of a convolution is summed in at most this many blocks
 KNOTS = 32  # ranges an octave, into which the ratio of two weights is sorted when it varies
 TINY, HUGE = 1e-15, 1e18  # a weight of nothing; and farther than any draw
-TRIFLE = 1e-12  # by this part floats are moved outward, far more than their rounding comes to
 GRID = 1024  # blocks of each law when several are convolved
 FINEST = 16  # times as many blocks at most where laws are drawn often
-LONGEST_CIRCLE = 1 << 21  # blocks around which a transform is taken
-FOURIER = 1e-13  # what a transform errs by in all, for each draw: some hundred times what it does
 LEVEL = Fraction(1, 100)  # the ends of a quantile miss it at most so often
 NOUGHT = Fraction(0)
 SLACK = Fraction(501, 500)  # how far the search for an end steps beyond it
@@ -84,13 +98,27 @@ class Errors:
     measures: tuple[Measure, ...]
     times: int = 1  # how many groups were added up
     whole: tuple[tuple[int, ...], ...] = ()  # what was released for all groups together, where caps cut
+    sharing: int = 0  # of how many groups the sum is adjusted to a declared total
+    added: int = 1  # and how many of them are added up here; `times` is 1 then
 
     @classmethod
-    def of(cls, plan: Plan, query: Calibration, times: int = 1, whole: Vectors = ()) -> Errors:
-        """The noise that a query adds to the measures of a plan, in the sum of so many groups."""
+    def of(
+        cls,
+        plan: Plan,
+        query: Calibration,
+        times: int = 1,
+        whole: Vectors = (),
+        sharing: int | None = None,
+    ) -> Errors:
+        """The noise that a query adds to the measures of a plan, in the sum of so many groups. So many groups
+        are `sharing` a declared total with them: none, if it is not adjusted; as many as with any group."""
         mechanisms = [step.mechanism for step in query.steps]
         noises = tuple(each.noise if isinstance(each, Additive) else None for each in mechanisms)
-        return cls(noises, plan.measures, times, whole)
+        totals = [total for each in plan.measures if (total := total_of(each)) is not None]
+        if not totals or sharing == 0:
+            return cls(noises, plan.measures, times, whole)
+        sharing = sharing or plan.size // len(totals[0].rows)
+        return cls(noises, plan.measures, 1, whole, sharing, times)
 
     def cut(self, measure: int) -> Shortfall | None:
         """What is known of people above the cap of a measure."""
@@ -123,10 +151,48 @@ class Errors:
             low, high = Released(measure, 0), Released(measure, 1)
             lower, upper = found.get(low, NOUGHT), found.get(high, NOUGHT)
             found[high] = upper + back * (upper - lower)
+        for i in {released.measure for released in found} if self.sharing else ():
+            if total_of(self.measures[i]) is not None and self.cut(i) is None:
+                self._adjust(i, found)
         return found
+
+    def _adjust(self, i: int, weights: dict[Released, Fraction]) -> None:
+        """Take off each cell its part of what all of them are too much: see `totals`."""
+        places = [Released(i, cell) for cell in range(self.measures[i].cells + 1)]
+        much = sum((weights.get(each, NOUGHT) for each in places), NOUGHT)
+        part = much * self.added / (self.sharing * self.measures[i].cells)
+        weights |= {each: weights.get(each, NOUGHT) - part for each in places}
+
+    def _scaled(self, expression: Expression) -> Expression:
+        """Where a cap cuts, of counts with a declared total their part of all counts: see `totals`."""
+        if not self.sharing:
+            return expression
+        match expression:
+            case Weighted(((_, Released(i)),)) if (total := total_of(self.measures[i])) and self.cut(i):
+                one, cells = self.measures[i].one, range(self.measures[i].cells + 1)
+                all_ = Weighted(tuple((one, Released(i, cell)) for cell in cells))
+                part = Arithmetic("/", expression, all_)
+                return Arithmetic("*", Number(Fraction(total.rows[0])), part)
+            case Arithmetic(operator, left, right):
+                return Arithmetic(operator, self._scaled(left), self._scaled(right))
+            case Function(name, arguments):
+                return Function(name, tuple(map(self._scaled, arguments)))
+        return expression
+
+    def _law(self, released: Released) -> Noise:
+        """The law of the noise of a released integer, or of what stands beside those that share a total."""
+        noise, measure = self.noises[released.measure], self.measures[released.measure]
+        assert noise is not None
+        if not self.sharing:
+            return noise
+        is_rest = total_of(measure) is not None and released.place == measure.cells
+        return summed(noise, (self.sharing - self.added) * measure.cells if is_rest else self.added)
 
     def value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         """The number itself; None where it divides by zero."""
+        return self._value(self._scaled(expression), drawn)
+
+    def _value(self, expression: Expression, drawn: Sequence[Sequence[int]]) -> Fraction | None:
         match expression:
             case Number(value):
                 return value
@@ -135,20 +201,24 @@ class Errors:
             case Weighted(terms):
                 weights = self._weights(terms).items()
                 return sum((weight * drawn[r.measure][r.place] for r, weight in weights), Fraction(0))
+            case Within(inner, low, high):
+                found = self._value(inner, drawn)
+                assert found is not None
+                return min(max(found, low), high)
             case Mean(total, count, low, high):
-                above, below = self.value(total, drawn), self.value(count, drawn)
-                assert above is not None
-                assert below is not None
-                return min(max(above / max(below, Fraction(1)), low), high)
+                top, bottom = self._value(total, drawn), self._value(count, drawn)
+                assert top is not None
+                assert bottom is not None
+                return min(max(top / max(bottom, Fraction(1)), low), high)
             case Chosen():
                 return self._on_grid(expression, drawn[expression.measure][expression.place])
             case Arithmetic(operator, left, right):
-                a, b = self.value(left, drawn), self.value(right, drawn)
+                a, b = self._value(left, drawn), self._value(right, drawn)
                 if a is None or b is None or (operator == "/" and b == 0):
                     return None
-                return _arithmetic(operator, a, b)
+                return arithmetic(operator, a, b)
             case Function(name, arguments):
-                values = [self.value(each, drawn) for each in arguments]
+                values = [self._value(each, drawn) for each in arguments]
                 known = [value for value in values if value is not None]
                 enough = bool(known) if name in ("smallest", "largest") else len(known) == len(values)
                 return _function(name, known) if enough else None
@@ -166,6 +236,11 @@ class Errors:
 
     def reader(self, expression: Expression, tail: Fraction) -> Reader:
         """The same as a function of the released integers: what does not depend on them is done once."""
+        return self._reader(self._scaled(expression), tail)
+
+    def _reader(self, expression: Expression, tail: Fraction) -> Reader:
+        if (released := unbounded(expression)) != expression:
+            return self._bounded_reader(expression, self._reader(released, tail))
         if isinstance(expression, Mean):
             return self._mean_reader(expression, tail)
         if isinstance(expression, Chosen):
@@ -185,7 +260,7 @@ class Errors:
                 low = middle - reach
                 if bare is not None:  # a cap takes away, and adds nothing
                     low = max(low, bare.at(drawn) - radius)
-                return _float_down(low), _float_up(middle + reach)
+                return float_down(low), float_up(middle + reach)
 
             return around
         if ratio is not None:
@@ -198,16 +273,28 @@ class Errors:
         left, right = self._readers((expression.left, expression.right), tail)
         return lambda drawn: combined(expression.operator, left(drawn), right(drawn))
 
+    def _bounded_reader(self, expression: Expression, bare: Reader) -> Reader:
+        """The ends without bounds, as far as the bounds allow; and the number itself between them."""
+        least, most = sure(expression)
+
+        def within(drawn: Sequence[Sequence[int]]) -> Ends:
+            low, high = (min(max(end, least), most) for end in bare(drawn))
+            value = self._value(expression, drawn)
+            return (low, high) if value is None else (min(low, float_down(value)), max(high, float_up(value)))
+
+        return within
+
     @property
     def _known(self) -> Known:
-        return Known(self._mean, self._mean_reader, self.radius, self._box_radius, self.noises)
+        laws = [None if law is None else self._law(Released(i, 0)) for i, law in enumerate(self.noises)]
+        return Known(self._mean, self._mean_reader, self.radius, self._box_radius, tuple(laws))
 
     def _readers(self, expressions: Sequence[Expression], tail: Fraction) -> list[Reader]:
         """Readers that all hold at once: each part gets its share of the error probability."""
         parts = [self._parts(each) for each in expressions]
         whole = max(sum(parts), 1)
         return [
-            self.reader(e, tail * part / whole if part else tail)
+            self._reader(e, tail * part / whole if part else tail)
             for e, part in zip(expressions, parts, strict=True)
         ]
 
@@ -222,11 +309,11 @@ class Errors:
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if tail < LEVEL:
-                return _float_down(least), _float_up(most)
+                return float_down(least), float_up(most)
             cells = [drawn[chosen.measure][place] for place in (low, high, middle)]
             return (
-                _float_down(self._on_grid(chosen, min(cells))),
-                _float_up(self._on_grid(chosen, max(cells))),
+                float_down(self._on_grid(chosen, min(cells))),
+                float_up(self._on_grid(chosen, max(cells))),
             )
 
         return within
@@ -242,7 +329,7 @@ class Errors:
         top, bottom = self._mean(mean)
         enough, ratio = self.radius(bottom.weights, tail), self._fieller(top, bottom, tail)
         ratio = mixed_reader(self.cut, self.whole, top, bottom, ratio, tail)
-        floor, ceiling = _float_down(mean.low), _float_up(mean.high)
+        floor, ceiling = float_down(mean.low), float_up(mean.high)
 
         def within(drawn: Sequence[Sequence[int]]) -> Ends:
             if bottom.at(drawn) <= enough:  # there may be no rows at all: the mean can be anything
@@ -254,12 +341,12 @@ class Errors:
 
     def width(self, expression: Expression, tail: Fraction) -> Fraction | None:
         """Half the width of the interval where it is the same for every release, else None."""
-        linear = self.linear(expression)
+        linear = self.linear(unbounded(expression))
         return None if linear is None else self.radius(linear.weights, tail)
 
     def radius(self, weights: Mapping[Released, Fraction], tail: Fraction) -> Fraction:
         """A number that the weighted noise passes with probability at most `tail`."""
-        return self._radius(weights, tail, lambda ratio: (_below(ratio), _above(ratio)))
+        return self._radius(weights, tail, lambda ratio: (below(ratio), above(ratio)))
 
     def _radius(
         self,
@@ -268,11 +355,10 @@ class Errors:
         around: Callable[[float], tuple[float, float]],
     ) -> Fraction:
         """`around` says for which range of ratios of two weights the radius shall hold."""
-        terms: list[tuple[Fraction, Line]] = []
+        terms: list[tuple[Fraction, Noise]] = []
         for released, weight in weights.items():
-            noise = self.noises[released.measure]
-            assert noise is not None
-            if weight:
+            noise = self._law(released)
+            if weight and noise is not SILENT:
                 terms.append((abs(weight), noise))
         union = self._union(terms, tail / self.times) * self.times
         if len(terms) * self.times < 2:
@@ -285,7 +371,7 @@ class Errors:
         laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
         return min(Fraction(_several(laws, _at_least(self.times), tail)) * a, union)
 
-    def _union(self, terms: list[tuple[Fraction, Line]], tail: Fraction) -> Fraction:
+    def _union(self, terms: list[tuple[Fraction, Noise]], tail: Fraction) -> Fraction:
         share = tail / max(len(terms), 1)
         return sum((weight * noise.window(share)[-1] for weight, noise in terms), Fraction(0))
 
@@ -413,14 +499,14 @@ class Errors:
             low, high = end(estimate, size, -1), end(estimate, size, +1)
             slack = abs(estimate) * TRIFLE  # the estimate itself was rounded
             return (
-                -math.inf if low is None else _below(low - slack),
-                math.inf if high is None else _above(high + slack),
+                -math.inf if low is None else below(low - slack),
+                math.inf if high is None else above(high + slack),
             )
 
         return within
 
     def _box_radius(
-        self, laws: Sequence[Line], sizes: tuple[NDArray[np.float64], NDArray[np.float64]], tail: Fraction
+        self, laws: Sequence[Noise], sizes: tuple[NDArray[np.float64], NDArray[np.float64]], tail: Fraction
     ) -> float:
         """As `_radius`, for all weights whose sizes lie between the two that are given."""
         share = tail / (len(laws) * self.times)
@@ -435,33 +521,34 @@ class Errors:
             _at_least(self.times),
             tail,
         )
-        return _above(min(several * most, union * self.times * (1 + TRIFLE)))
+        return above(min(several * most, union * self.times * (1 + TRIFLE)))
 
-    def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Line]]:
+    def _floats(self, top: Linear, bottom: Linear) -> list[tuple[float, float, Noise]]:
         """The weights of both for every released integer, and its noise."""
         found = []
         for released in dict.fromkeys((*top.weights, *bottom.weights)):
-            noise = self.noises[released.measure]
-            assert noise is not None
+            noise = self._law(released)
+            if noise is SILENT:
+                continue
             weights = (float(each.weights.get(released, Fraction(0))) for each in (top, bottom))
             found.append((*weights, noise))
         return found  # type: ignore[return-value]  # two floats and a law
 
-    def _float_radius(self, terms: list[tuple[float, Line]], union: float, tail: Fraction) -> float:
+    def _float_radius(self, terms: list[tuple[float, Noise]], union: float, tail: Fraction) -> float:
         """As `_radius`, in floats: for the many weights that a ratio is tried with."""
         kept = sorted((term for term in terms if term[0]), key=lambda term: -term[0])
         if len(kept) * self.times < 2:
-            return _above(union)
+            return above(union)
         (a, first), *others = kept
         if len(others) == 1 and self.times == 1:
             ratio, second = others[0][0] / a, others[0][1]
             if closed := _laplace_pair(first, second, float(tail), ratio):
-                return _above(min(closed * a, union))
+                return above(min(closed * a, union))
         ranges = [_range_around(b / a) for b, _ in others]
         if len(others) == 1 and self.times == 1:
-            return _above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
+            return above(min(_pair(first, others[0][1], tail, *ranges[0]) * a, union))
         laws = ((first, 1.0, 1.0), *((noise, *ends) for (_, noise), ends in zip(others, ranges, strict=True)))
-        return _above(min(_several(laws, _at_least(self.times), tail) * a, union))
+        return above(min(_several(laws, _at_least(self.times), tail) * a, union))
 
 
 def _range_around(ratio: float) -> tuple[float, float]:
@@ -479,14 +566,6 @@ def _range_outward(low: float, high: float) -> tuple[float, float]:
     up = math.ceil(math.log2(high) * 2 * KNOTS) / (2 * KNOTS)
     down = 0.0 if low < 2**-20 else 2 ** (math.floor(math.log2(low) * 2 * KNOTS) / (2 * KNOTS))
     return min(down, low), max(2**up, high)
-
-
-def _arithmetic(operator: str, a: Fraction, b: Fraction) -> Fraction:
-    if operator == "+":
-        return a + b
-    if operator == "-":
-        return a - b
-    return a * b if operator == "*" else a / b
 
 
 def _function(name: str, values: list[Fraction]) -> Fraction | None:
@@ -515,58 +594,6 @@ def _function(name: str, values: list[Fraction]) -> Fraction | None:
         case "least" | "smallest":
             return min(values)
     return max(values)
-
-
-def entropy(counts: Sequence[Fraction]) -> Fraction:
-    """How many bits it takes to say of which kind a row is, if there are so many of each kind."""
-    known = [float(each) for each in counts if each > 0]
-    whole = math.fsum(known)
-    bits = math.fsum(-(n / whole) * math.log2(n / whole) for n in known)
-    return Fraction(min(max(0.0, bits), math.log2(max(len(counts), 1))))
-
-
-def _entropy_ends(ends: list[Ends]) -> Ends:
-    """Each part of the sum alone: it rises up to 1/e, and falls after that."""
-    lows, highs = ([max(each[i], 0.0) for each in ends] for i in (0, 1))
-    least, most = math.fsum(lows), math.fsum(highs)
-    if math.isinf(most):
-        return 0.0, math.log2(len(ends))
-    found = []
-    for low, high in zip(lows, highs, strict=True):
-        parts = [
-            n / whole if n > 0 else 0.0 for n, whole in ((low, low + most - high), (high, high + least - low))
-        ]
-        found.append(_part_ends(max(0.0, parts[0] * (1 - TRIFLE)), min(1.0, parts[1] * (1 + TRIFLE))))
-    low, high = (math.fsum(each[i] for each in found) for i in (0, 1))
-    return max(0.0, low - TRIFLE), min(math.log2(len(ends)), high + TRIFLE)
-
-
-def _part_ends(low: float, high: float) -> Ends:
-    """The least and the most of -p log2 p, for p in a range."""
-    at = [-p * math.log2(p) if p > 0 else 0.0 for p in (low, high)]
-    top = 1 / math.e
-    return min(at), -top * math.log2(top) if low <= top <= high else max(at)
-
-
-def function_ends(name: str, ends: list[Ends]) -> Ends:
-    """The same on intervals; all but the first two are monotone."""
-    low, high = ends[0]
-    match name:
-        case "square" | "abs":
-            far = max(abs(low), abs(high))
-            near = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-            return (near, far) if name == "abs" else (max(0.0, _below(near * near)), _above(far * far))
-        case "root":
-            return _below(math.sqrt(max(low, 0.0))) if low > 0 else 0.0, _above(math.sqrt(max(high, 0.0)))
-        case "floor" | "ceil" | "round" | "even":
-            digits = round(ends[1][0]) if name == "round" else 0
-            shift = 10.0**-digits
-            return _below(low - shift), _above(high + shift)
-        case "entropy":
-            return _entropy_ends(ends)
-        case "least" | "smallest":
-            return min(each[0] for each in ends), min(each[1] for each in ends)
-    return max(each[0] for each in ends), max(each[1] for each in ends)
 
 
 def _divides(expression: Expression) -> bool:
@@ -603,7 +630,7 @@ def _at_least(times: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Fraction) -> float:
+def _several(laws: tuple[tuple[Noise, float, float], ...], times: int, tail: Fraction) -> float:
     """A t with P(|sum of weight * noise| > t) <= tail, for symmetric laws, each drawn so many times.
 
     The weights are any in the ranges that stand beside the laws. Each law is summed into blocks of one common
@@ -631,11 +658,11 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     if times > 1:
         beyond_ends = float(tail) / (1 << 20)
         room = math.log(2 / (float(tail) - 2 * rest))
-        surely = max(_end(total, start, times, room, 1) * width * (1 + TRIFLE), 0.0)
-        repeated = _repeated(total, start, times, beyond_ends)
-        if repeated is None:
+        surely = max(chernoff(total, start, times, room, 1) * width * (1 + TRIFLE), 0.0)
+        power = repeated(total, start, times, beyond_ends)
+        if power is None:
             return surely
-        total, start = repeated
+        total, start = power
         rest += beyond_ends + times * FOURIER
     upper = np.cumsum(total[::-1])[::-1]  # the chance of this block or a higher one
     room = (float(tail) - 2 * rest) / 2
@@ -644,49 +671,7 @@ def _several(laws: tuple[tuple[Line, float, float], ...], times: int, tail: Frac
     return min(max((start + cells) * width, 0.0), surely)
 
 
-def _repeated(
-    masses: NDArray[np.float64], start: int, times: int, beyond: float
-) -> tuple[NDArray[np.float64], int] | None:
-    """The sum of so many independent draws, as chances from a first block on; what lies farther out, of
-    chance `beyond` at most, is left out or counted where it is not. None if that is too many blocks.
-
-    A power of the Fourier transform, around a circle that is long enough.
-    """
-    ends = [_end(masses, start, times, math.log(4 / beyond), side) for side in (-1, 1)]
-    low, high = math.floor(ends[0]) - 1, math.ceil(ends[1]) + 1
-    size = 1 << max(high - low, 1).bit_length()
-    if size > LONGEST_CIRCLE:
-        return None
-    around = np.bincount((np.arange(len(masses)) + start) % size, weights=masses, minlength=size)
-    found = np.maximum(np.fft.irfft(np.fft.rfft(around) ** times, size), 0.0)
-    return np.roll(found, -(low % size)), low
-
-
-def _end(masses: NDArray[np.float64], start: int, times: int, far: float, side: int) -> float:
-    """A block that so many draws together pass, on one side, with chance exp(-far) at most.
-
-    By Chernoff's bound, P(S > t) is at most E[exp(s X)]^times exp(-s t), for any s: the best of many is
-    taken. Draws that are nearly always 0 need a large one, those that are spread out a small one.
-    """
-    at = np.arange(start, start + len(masses), dtype=np.float64)
-    mean = float(at @ masses) / float(masses.sum())
-    off = side * (at - mean)
-    reach = max(float(np.abs(off).max()), 1.0)
-    best, steps = times * reach, np.geomspace(1e-6, 1.0, 90) * (600 / reach)
-
-    def bound(i: int) -> float:
-        s = float(steps[i])
-        return (times * max(math.log(float(np.exp(s * off) @ masses)), 0.0) + far) / s
-
-    # it falls and rises: a few of them tell where the least one is
-    coarse = {i: bound(i) for i in range(0, len(steps), 8)}
-    at_best = min(coarse, key=coarse.__getitem__)
-    near = range(max(at_best - 8, 0), min(at_best + 9, len(steps)))
-    best = min(best, *coarse.values(), *(bound(i) for i in near if i not in coarse))
-    return times * mean + side * best
-
-
-def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | None:
+def _laplace_pair(first: Noise, second: Noise, tail: float, c: float) -> float | None:
     """A t with P(|X + cY| > t) <= tail for wide two-sided geometric laws; None for others.
 
     X is floor or ceiling of a Laplace variable of the same scale, if both are quantiles of one number: its
@@ -708,7 +693,7 @@ def _laplace_pair(first: Line, second: Line, tail: float, c: float) -> float | N
 
 
 @lru_cache(maxsize=4096)
-def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) -> float:
+def _pair(first: Noise, second: Noise, tail: Fraction, low: float, high: float) -> float:
     """A t with P(|first + c second| > t) <= tail for every c from `low` to `high`, both laws symmetric.
 
     P(X + cY > t) is summed over blocks of Y, each taken where it comes nearest to t, with the c that brings
@@ -734,39 +719,3 @@ def _pair(first: Line, second: Line, tail: Fraction, low: float, high: float) ->
         middle = (bottom + top) / 2
         bottom, top = (bottom, middle) if miss(middle) <= float(tail) else (middle, top)
     return top
-
-
-def _float_down(x: Fraction) -> float:
-    """The largest float that is at most x."""
-    try:
-        near = float(x)
-    except OverflowError:
-        return -math.inf if x < 0 else math.nextafter(math.inf, 0)
-    return near if math.isinf(near) or Fraction(near) <= x else math.nextafter(near, -math.inf)
-
-
-def _float_up(x: Fraction) -> float:
-    """The smallest float that is at least x."""
-    return -_float_down(-x)
-
-
-def combined(operator: str, a: Ends, b: Ends) -> Ends:
-    """Interval arithmetic in floats, one step outward after each operation."""
-    if operator == "+":
-        return _below(a[0] + b[0]), _above(a[1] + b[1])
-    if operator == "-":
-        return _below(a[0] - b[1]), _above(a[1] - b[0])
-    if operator == "/":
-        if b[0] <= 0 <= b[1]:
-            return WHOLE
-        return combined("*", a, (_below(1 / b[1]), _above(1 / b[0])))
-    corners = [0.0 if x == 0 or y == 0 else x * y for x in a for y in b]
-    return _below(min(corners)), _above(max(corners))
-
-
-def _below(x: float) -> float:
-    return math.nextafter(x, -math.inf)
-
-
-def _above(x: float) -> float:
-    return math.nextafter(x, math.inf)

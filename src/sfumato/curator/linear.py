@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from sfumato.queries.shown import Released
 
 Ends = tuple[float, float]
 Reader = Callable[["Sequence[Sequence[int]]"], Ends]  # from what was released for a group to an interval
+
+
+class Noise(Protocol):
+    """What is known of the law of a symmetric noise: that of a mechanism, or of a sum of its draws."""
+
+    def __hash__(self) -> int:
+        """Radii are remembered by laws."""
+
+    def window(self, tail: Fraction) -> range:
+        """A range around 0 that leaves at most tail/2 on either side."""
+
+    def tails(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability of being above each point, or more; it does not rise with them."""
 
 
 @dataclass(frozen=True, slots=True)

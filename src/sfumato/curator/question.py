@@ -33,6 +33,7 @@ from sfumato.queries.notation import tell_apart
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.sql import too_deep
 from sfumato.queries.statement import read
+from sfumato.queries.totals import with_totals
 
 FINEST, FINEST_DELTA = 10**12, 10**18  # in which prices are counted
 
@@ -495,7 +496,8 @@ class Joint(Question):
     def released(self, stored: Stored) -> Release:
         by_name = shown(self.database, stored)
         first, *others = [by_name[self._order.index(i)] for i in range(len(self.parts))]
-        plan = replace(self.plan, measures=first.plan.measures)  # as what was drawn for all of it tells
+        # what its integers mean is stored with them
+        plan = replace(first.plan, outer=self.plan.outer, beside=tuple(each.plan for each in others))
         whole = replace(first, plan=plan, beside=tuple(others), together=stored.receipt.price)
         return self._beside_public(whole)
 
@@ -558,6 +560,7 @@ def asked(
         rest, size = way.spend, way.size
         with suppress(QueryRefused):  # under another cap a number may become too large
             plan, fitting = statement.plan(way.policy, way.measuring), way.policy
+    plan = with_totals(plan, policy)
     if plan.private_keys and not spend.delta:
         raise private_keys(plan, keeper.policy, keeper.ledger.total, statement.written)
     facts: dict[str, Any] = {"statement": statement, "policy": policy, "fitting": fitting}

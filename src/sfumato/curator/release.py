@@ -18,6 +18,7 @@ from sfumato.curator.above import Below, rows_above
 from sfumato.curator.intervals import Errors
 from sfumato.curator.picture import Picture, picture
 from sfumato.curator.plot import plotted
+from sfumato.curator.totals import sharing, with_rests
 from sfumato.curator.vega import specified
 from sfumato.curator.veils import columns_of, is_ordered
 from sfumato.errors import InvalidParameter
@@ -25,10 +26,10 @@ from sfumato.mechanisms import Finite
 from sfumato.mechanisms.arguments import whole
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.cells import CUT_ALIKE, CUT_MEANS, NANO
-from sfumato.queries.measures import Kinds, Selected, cut_of
+from sfumato.queries.measures import Kinds, Selected, among_of, cut_of, total_of
 from sfumato.queries.plan import Combined, Having, Plan
 from sfumato.queries.relations import chains_of, cuts, number_of, sides_of
-from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted
+from sfumato.queries.shown import Chosen, Expression, KeyOf, Weighted, unbounded
 from sfumato.queries.words import spoken
 from sfumato.sources.apart import ShownTable
 from sfumato.utility.gain import guess, nearness, weighted
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from sfumato.curator.linear import Ends
     from sfumato.curator.plot import Axes, Figure
     from sfumato.mechanisms import Guarantee
-    from sfumato.queries.cells import Shortfall
+    from sfumato.queries.cells import Shortfall, Total
     from sfumato.queries.declared import Kind, Value
     from sfumato.queries.made import End
     from sfumato.queries.measures import Measure
@@ -113,18 +114,17 @@ class Release:
         if self.plan.selects:
             tail /= max(len(groups), 1)  # rows picked by noisy values: all intervals must hold at once
         whole = self._whole(vectors)
-        errors = Errors.of(self.plan, self.query)
+        kinds = [(count, sharing(self.plan, group)) for count, group in zip(times, groups, strict=True)]
+        known = {each: Errors.of(self.plan, self.query, each[0], whole, each[1]) for each in set(kinds)}
+        errors = [known[each] for each in kinds]
 
         def column(expression: Expression) -> Callable[[int], Value | Cell | None]:
             if isinstance(expression, KeyOf):
                 return lambda g: groups[g][expression.index]
             if is_label(expression):
                 return lambda g: self._label(expression, vectors[g])
-            readers = {
-                count: Errors.of(self.plan, self.query, count, whole).reader(expression, tail)
-                for count in set(times)
-            }
-            return lambda g: Cell(errors.value(expression, vectors[g]), *readers[times[g]](vectors[g]))
+            readers = {kind: each.reader(expression, tail) for kind, each in known.items()}
+            return lambda g: Cell(errors[g].value(expression, vectors[g]), *readers[kinds[g]](vectors[g]))
 
         columns = {output.name: column(output.expression) for output in self.plan.outputs}
         shown = self._shown(errors, groups, vectors)
@@ -145,11 +145,11 @@ class Release:
 
     def _below(self) -> Below:
         """Its shown rows, as something is made of them."""
-        _, vectors, times = self._rolled(self._groups(), self._vectors())
+        groups, vectors, times = self._rolled(self._groups(), self._vectors())
         rows, names = self.rows(), [column.name for column in self.plan.columns]
         columns = tuple([row[name] for row in rows] for name in names)
         table = ShownTable(tuple(column.kind for column in self.plan.columns), columns)
-        return Below(self.plan, self.query, table, vectors, times)
+        return Below(self.plan, self.query, table, vectors, times, [sharing(self.plan, g) for g in groups])
 
     def guesses(
         self,
@@ -167,10 +167,17 @@ class Release:
         known = ", ".join(each.name for each in self.plan.outputs)
         if output is None:
             raise InvalidParameter("column", column, f"name one of: {known}")
-        expression = output.expression
+        expression = unbounded(output.expression)
         terms = expression.terms if isinstance(expression, Weighted) else ()
         noise = Errors.of(self.plan, self.query).noises[terms[0][1].measure] if len(terms) == 1 else None
-        if len(terms) != 1 or noise is None or (1 / terms[0][0]).denominator != 1 or self.plan.sets:
+        is_shared = len(terms) == 1 and total_of(self.plan.measures[terms[0][1].measure]) is not None
+        if (
+            len(terms) != 1
+            or noise is None
+            or is_shared
+            or (1 / terms[0][0]).denominator != 1
+            or self.plan.sets
+        ):
             told = "take a column that is a number with noise of its own, such as COUNT(*) asked by itself"
             raise InvalidParameter("column", column, told)
         ((weight, released),) = terms
@@ -182,13 +189,18 @@ class Release:
             raise InvalidParameter("column", taken.pop(), "this name is reserved; rename the column with AS")
         wanted = gain or nearness(before.outcomes)
         step = int(1 / weight)
-        groups, vectors = self._groups(), self._vectors()
+        groups, vectors, _ = self._rolled(self._groups(), self._vectors())
+        errors = Errors.of(self.plan, self.query)
         rows: list[dict[str, Any]] = []
-        for g in self._shown(Errors.of(self.plan, self.query), groups, vectors):
+        for g in self._shown([errors] * len(groups), groups, vectors):
             seen = vectors[g][released.measure][released.place]
             found = guess(noise, seen, before, wanted, step=step)
+            kept = (
+                errors.value(output.expression, vectors[g]) if expression is not output.expression else None
+            )
+            shown = seen / step if kept is None else float(kept)
             labels = {name: groups[g][i] for name, i in keys.items()}
-            rows.append({**labels, column: seen / step, "guess": found.value, "gain": found.gain})
+            rows.append({**labels, column: shown, "guess": found.value, "gain": found.gain})
         return rows
 
     def _groups(self) -> tuple[tuple[Value, ...], ...]:
@@ -217,7 +229,7 @@ class Release:
     ) -> tuple[tuple[tuple[Value | None, ...], ...], list[tuple[tuple[int, ...], ...]], list[int]]:
         """The groups with their totals, and how many groups each is made of: what is released adds up."""
         if not self.plan.sets:
-            return groups, vectors, [1] * len(groups)
+            return groups, with_rests(self.plan, groups, vectors, groups, vectors), [1] * len(groups)
         found: dict[tuple[Value | None, ...], list[tuple[tuple[int, ...], ...]]] = {}
         for kept in self.plan.sets:
             for group, vector in zip(groups, vectors, strict=True):
@@ -227,6 +239,7 @@ class Release:
             tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*each, strict=True))
             for each in found.values()
         ]
+        totals = with_rests(self.plan, groups, vectors, tuple(found), totals)
         return tuple(found), totals, [len(each) for each in found.values()]
 
     def _whole(self, vectors: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
@@ -236,8 +249,8 @@ class Release:
             return ()
         count = len(self.plan.sets) or 1  # so often each group is in a total
         return tuple(
-            tuple(sum(each) // count for each in zip(*parts, strict=True))
-            for parts in zip(*vectors, strict=True)
+            tuple(sum(each) // count if i < m.cells else 0 for i, each in enumerate(zip(*parts, strict=True)))
+            for m, parts in zip(measures, zip(*vectors, strict=True), strict=True)
         )
 
     def _label(self, expression: Expression, vector: tuple[tuple[int, ...], ...]) -> Value:
@@ -446,7 +459,7 @@ class Release:
 
     def _shown(
         self,
-        errors: Errors,
+        errors: list[Errors],
         groups: tuple[tuple[Value | None, ...], ...],
         vectors: list[tuple[tuple[int, ...], ...]],
     ) -> list[int]:
@@ -454,7 +467,7 @@ class Release:
         last, unless the question says otherwise."""
         having, indices = self.plan.having, list(range(len(groups)))
         if having is not None:
-            indices = [g for g in indices if _holds(having, errors, vectors[g]) is True]
+            indices = [g for g in indices if _holds(having, errors[g], vectors[g]) is True]
         for expression, descending, nulls_first in reversed(self.plan.order):
             if is_label(expression):
                 index = expression.index if isinstance(expression, KeyOf) else -1
@@ -467,7 +480,7 @@ class Release:
                 missing = [g for g in indices if labels[g] is None]
                 indices = missing + known if nulls_first else known + missing
                 continue
-            values = {g: errors.value(expression, vectors[g]) for g in indices}
+            values = {g: errors[g].value(expression, vectors[g]) for g in indices}
             known = [g for g in indices if values[g] is not None]
             known.sort(key=lambda g: values[g] or Fraction(0), reverse=descending)
             missing = [g for g in indices if values[g] is None]
@@ -598,10 +611,13 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     """How to read a result of this plan: from the plan alone, so the same before and after release."""
     together = " (jointly for all rows, because rows were selected by their values)" if plan.selects else ""
     notes = [f"Each interval contains the noise-free answer with probability {_percent(level)}{together}."]
-    if lost := [each for measure in plan.measures if (each := cut_of(measure)) is not None]:
+    cuts = [(cut_of(each), total_of(each) is not None) for each in plan.measures]
+    if lost := [(each, is_scaled) for each, is_scaled in cuts if each is not None]:
         told = f"about {_percent(level)} of them contain the true number, but for what is not covered"
         notes[0] = f"Intervals cover noise and, as far as it was measured, what caps cut: {told}{together}."
-        notes += dict.fromkeys(map(_lost, lost))
+        notes += dict.fromkeys(_lost(cut, is_scaled=is_scaled) for cut, is_scaled in lost)
+    if (total := next(filter(None, map(total_of, plan.measures)), None)) is not None:
+        notes.append(_adjusted(total, plan))
     if plan.today is not None:
         told = f"The current date is {plan.today} here; on another day this is a new question"
         notes.append(f"{told} with its own price.")
@@ -622,7 +638,18 @@ def reading_notes(plan: Plan, level: str | float | Fraction = LEVEL) -> list[str
     return notes
 
 
-def _lost(cut: Shortfall) -> str:
+def _adjusted(total: Total, plan: Plan) -> str:
+    """To what counts were adjusted, in words."""
+    (table,) = plan.tables
+    told = f"the declared size of {table}, {sum(total.rows):,} rows"
+    if any(total_of(each) is not None and cut_of(each) is not None for each in plan.measures):
+        told += ", of which each group has its part of what was counted"
+    if total.key is not None:
+        told = f"the declared number of rows of {table} for each {spoken(plan.keys[total.key].expression)}"
+    return f"Adjusted to {told}. No question checks it: if it is wrong, so are these numbers and intervals."
+
+
+def _lost(cut: Shortfall, *, is_scaled: bool) -> str:
     """What a cap cuts, in words."""
     if cut.kind == CUT_ALIKE:
         told = "that as if everybody's rows were alike" if cut.mixed else "nothing of that"
@@ -639,7 +666,8 @@ def _lost(cut: Shortfall) -> str:
         )
     part = float(cut.seen * NANO / (1 + cut.seen * NANO))
     much = "less than 1%" if part < 0.01 else f"about {part:.0%}"
-    return f"It is estimated that {much} lies above the cap on one person. That is added back in proportion."
+    told = f"It is estimated that {much} lies above the cap on one person."
+    return told if is_scaled else f"{told} That is added back in proportion."
 
 
 def _joined(chain: Join) -> list[str]:
@@ -667,6 +695,9 @@ def _cuts(measure: Measure, plan: Plan) -> list[str]:
             steps = f", and values are rounded down to steps of {show.fraction(bounds.step)}"
             rounded = "" if exact else steps
             said.append(f"{name} outside [{low}, {high}] counts as the nearer bound{rounded}")
+    if (among := among_of(measure)) is not None:
+        name = spoken(measure.reads[0])
+        said.append(f"more values of {name} than the {among:,} that are public count as {among:,}")
     if plan.relation.by_person and cut_of(measure) is None:
         said += measure.scaling
     return said

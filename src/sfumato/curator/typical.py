@@ -32,6 +32,7 @@ from sfumato.queries.shown import (
     Number,
     Released,
     Weighted,
+    Within,
 )
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ def _derived(
         case Weighted(terms):
             value = sum((weight * cells[r.measure][r.place] for weight, r in terms), Fraction(0))
             return _Felt(value, {released: weight for weight, released in terms})
+        case Within(total):
+            return _derived(total, cells, divisors)
         case Mean(total, count):
             return _quotient(total, count, cells, divisors)
         case Arithmetic("/", left, right):

@@ -59,6 +59,23 @@ class Shortfall:
         return None if form is None else cls(*form)
 
 
+@dataclass(frozen=True, slots=True)
+class Total:
+    """How many rows all groups have together, by declaration; with a `key`, those of each of its values."""
+
+    key: int | None
+    rows: tuple[int, ...]
+
+    @property
+    def form(self) -> list[Any]:
+        """How it is stored: with the integers that are read by it."""
+        return [self.key, list(self.rows)]
+
+    @classmethod
+    def read(cls, form: list[Any] | None) -> Total | None:
+        return None if form is None else cls(form[0], tuple(form[1]))
+
+
 NANO = Fraction(1, 10**9)
 CUT_ROWS, CUT_VALUES, CUT_ALIKE = range(3)  # kinds of shortfalls
 CUT_MEANS = 3  # proportions whose mean was made right by what is known of it: never stored

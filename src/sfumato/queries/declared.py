@@ -6,16 +6,18 @@ import datetime
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
 Kind = Literal["integer", "number", "text", "boolean", "date", "timestamp"]
 KINDS: tuple[str, ...] = get_args(Kind)
 T = TypeVar("T", "DeclaredColumn", "DeclaredTable")
 Value = str | int | float | datetime.date | datetime.datetime
+MOST_KEYS = 10**6
+PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class DeclaredColumn:
     refers: tuple[str, str] | None = (
         None  # (table, column) of somebody whom the row mentions, and is not about
     )
+    complete: bool = False  # each row has one of its keys; stated, and never enforced
 
     @property
     def told(self) -> str:
@@ -98,11 +101,17 @@ class DeclaredTable:
     public: bool = False
     through: tuple[str, str] | None = None  # table and column that the unit refers to
     tuning: Tuning | None = None
+    size: int | None = None  # how many rows it has, where that is public; stated, and never enforced
+    totals: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()  # and how many for each key of a column
 
     def owns(self, name: str) -> bool:
         """Whether a value of a column, by the declarations of this table, belongs to one person."""
         column = self.column(name)
         return (self.through is not None and name == self.unit) or (column is not None and column.owned)
+
+    def rows_of(self, column: str) -> dict[str, int]:
+        """How many rows each key of a column has, as far as it is declared."""
+        return dict(dict(self.totals).get(column, ()))
 
     def column(self, name: str) -> DeclaredColumn | None:
         """The column called `name`, in whatever case it was typed."""
@@ -147,3 +156,63 @@ def named(things: tuple[T, ...], name: str) -> T | None:
     exact = [thing for thing in things if thing.name == name]
     close = [thing for thing in things if thing.name.lower() == name.lower()]
     return exact[0] if exact else close[0] if len(close) == 1 else None
+
+
+def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
+    """Why these values cannot be the public keys of a column; empty if they can.
+
+    They must be different *to the engine*, or one row would fall into two groups: so all are of the very
+    type of the column, and compared as they are.
+    """
+    if not keys:
+        return "the list is empty"
+    if len(keys) > MOST_KEYS:
+        return f"there are more than {MOST_KEYS}"
+    seen: set[Any] = set()
+    for key in keys:
+        if type(key) is not PYTHON[kind]:
+            return f"{key!r} is not of type {kind}"
+        if isinstance(key, int) and abs(key) >= 1 << 62:
+            return f"{key!r} is too large: stay below 2^62"
+        if isinstance(key, str) and not is_plain(key):
+            return f"{key!r} contains a zero byte or an invalid character"
+        if key in seen:
+            return f"{key!r} is listed twice"
+        seen.add(key)
+    return ""
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text holds nothing that no engine can hold."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def in_totals(value: Value) -> str:
+    """How a key is written in a section of totals.
+
+    >>> in_totals("A"), in_totals(3), in_totals(True), in_totals(datetime.date(2024, 1, 31))
+    ('A', '3', 'true', '2024-01-31')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def problem_with_totals(given: object, column: DeclaredColumn | None, size: int | None) -> str:
+    """Why these cannot be the rows of each key of a column; empty if they can."""
+    if column is None or (column.keys is None and column.keys_from is None):
+        return "there is no such column with keys"
+    if not isinstance(given, dict) or not given:
+        return "this is not a number of rows for each key"
+    if not all(type(each) is int and each >= 0 for each in given.values()):
+        return "a number of rows is a whole number from 0"
+    if column.keys is not None:
+        names = {in_totals(value) for value in column.keys}
+        if missing := sorted(names - set(given)):
+            return f"the rows of {missing[0]!r} are missing"
+        if unknown := sorted(set(given) - names):
+            return f"{unknown[0]!r} is not one of the keys"
+    total = sum(given.values())
+    if size is not None and (total > size or (column.complete and total != size)):
+        return f"the rows of all keys are {total:,}, and the table has {size:,}"
+    return ""

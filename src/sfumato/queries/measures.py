@@ -32,6 +32,7 @@ from sfumato.queries.cells import (
     Seen,
     Shortfall,
     Steps,
+    Total,
 )
 from sfumato.queries.expressions import possible
 from sfumato.queries.histograms import ByRows, Histogram, clamped_sentence, counted, scaled_sentence
@@ -61,6 +62,7 @@ class Moments(ByRows):
     nulls: bool
     rows: int | None  # None: every row is its own unit
     cut: Shortfall | None = None  # what is known of people with more rows
+    total: Total | None = None  # how many rows all groups have, by declaration
 
     @property
     def whole(self) -> int:
@@ -173,14 +175,15 @@ class Moments(ByRows):
             "rows": self.rows,
             "whole": self.whole,
         }
+        form |= {} if self.total is None else {"total": self.total.form}
         return form | ({"nulls": True} if self.nulls else {}) | _cut(self.cut)
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
         clamps = tuple(Clamp.read(each) for each in form["clamps"])
         values = tuple(known(each) for each in form["moments"])
-        cut = Shortfall.read(form.get("cut"))
-        return cls(values, clamps, form["degree"], form.get("nulls", False), form["rows"], cut)
+        cut, total = Shortfall.read(form.get("cut")), Total.read(form.get("total"))
+        return cls(values, clamps, form["degree"], form.get("nulls", False), form["rows"], cut, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,11 +375,13 @@ class Distinct(Histogram):
     """How many different values there are, of at most `pairs` pairs of a group and a value a person.
 
     Which pairs of a person count is decided by a hash of the pair and the person: by nobody else's rows.
+    Where its values are public there are at most so many to be `among`, and more are never shown.
     """
 
     name: ClassVar[str] = "distinct"
     value: Scalar
     pairs: int
+    among: int | None = None
 
     @property
     def cells(self) -> int:
@@ -405,11 +410,12 @@ class Distinct(Histogram):
 
     @property
     def form(self) -> dict[str, Any]:
-        return {"distinct": notation.scalar(self.value), "pairs": self.pairs}
+        form = {"distinct": notation.scalar(self.value), "pairs": self.pairs}
+        return form | ({} if self.among is None else {"within": self.among})
 
     @classmethod
     def read(cls, form: dict[str, Any], known: Known) -> Measure:
-        return cls(known(form["distinct"]), form["pairs"])
+        return cls(known(form["distinct"]), form["pairs"], form.get("within"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -743,6 +749,16 @@ KINDS: dict[str, type[Measure]] = {
 def cut_of(measure: Measure) -> Shortfall | None:
     """What is known of people above its cap."""
     return measure.cut if isinstance(measure, (Moments, Sum, PersonCount)) else None
+
+
+def total_of(measure: Measure) -> Total | None:
+    """How many rows all groups have together, where that is declared and its cells add up to it."""
+    return measure.total if isinstance(measure, Moments) else None
+
+
+def among_of(measure: Measure) -> int | None:
+    """How many different values there can be, where that is public."""
+    return measure.among if isinstance(measure, Distinct) else None
 
 
 def _cut(cut: Shortfall | None) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from sfumato.queries.madewords import (
     is_numeric,
     wider,
 )
-from sfumato.queries.shown import Arithmetic, Number, Released, Weighted
+from sfumato.queries.shown import Arithmetic, Number, Released, Weighted, Within
 from sfumato.queries.spelling import instead_of
 from sfumato.queries.syntax import Node, Text, bare, place_of, word
 
@@ -761,7 +761,7 @@ def _may_be_null(made: Made) -> bool:
 def _is_homogeneous(expression: Expression) -> bool:
     """Whether it is a weighted sum of released integers, so that its sum is that of the integers."""
     match expression:
-        case Released() | Weighted():
+        case Released() | Weighted() | Within():
             return True
         case Arithmetic("+" | "-", left, right):
             return _is_homogeneous(left) and _is_homogeneous(right)

@@ -23,6 +23,7 @@ from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries.declared import (
     KINDS,
+    PYTHON,
     DeclaredColumn,
     DeclaredTable,
     Measured,
@@ -30,7 +31,10 @@ from sfumato.queries.declared import (
     TunedColumn,
     Tuning,
     heading,
+    is_plain,
     named,
+    problem_with_keys,
+    problem_with_totals,
     split,
 )
 from sfumato.queries.expressions import MOST_LISTED
@@ -53,13 +57,10 @@ MOST_MEASURED = Fraction(1, 2)  # of a budget, for measuring how much people hav
 UNCONFIRMED = 10  # of a budget, such a part may a question cost that was asked for by its error
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
-MOST_KEYS = 10**6
 MOST_TABLE_ROWS = 10**12  # rows of a table
 AUTOMATIC = "auto"  # instead of the name of a prepared copy
 RESERVED = "sfumato_"  # with which the names of a query's own steps begin
 FINEST = 60  # a grid is at least 2^-60 and at most 2^60
-
-_PYTHON: dict[str, type] = {"integer": int, "text": str, "boolean": bool, "date": datetime.date}
 
 
 def _listed(values: tuple[Value, ...]) -> tuple[Value, ...] | None:
@@ -382,7 +383,7 @@ class _PolicyReader:
         if where[-1].lower().startswith(RESERVED):
             told = f"names that begin with {RESERVED} are reserved"
             raise self.error(where, told, "Rename the table in the database.")
-        known = {"unit", "rows_per_person", "columns", "public", "tuned", "rows"}
+        known = {"unit", "rows_per_person", "columns", "public", "tuned", "rows", "size", "totals"}
         for inner in (name for name, each in body.items() if isinstance(each, dict) and name not in known):
             told = f'Write a table of a schema in quotes: [tables."{where[-1]}.{inner}"]'
             raise self.error((*where, inner), "this is not a key of a table", told)
@@ -392,10 +393,12 @@ class _PolicyReader:
             raise self.error((*where, "public"), "public is true or false", "Write: public = true")
         columns = self.columns((*where, "columns"), body.get("columns", {}))
         if public:
-            for key in ("unit", "rows_per_person"):
+            for key in ("unit", "rows_per_person", "size", "totals"):
                 if key in body:
                     raise self.error((*where, key), "a public table is not about people", f"Remove {key}.")
             return DeclaredTable(where[-1], None, None, columns, public=True)
+        size = self.size((*where, "size"), body["size"]) if "size" in body else None
+        totals = self.totals((*where, "totals"), body.get("totals", {}), columns, size)
         if "unit" not in body:
             advice = (
                 'Add: unit = "the column that names the person", or unit = "row" if each row is one person, '
@@ -407,7 +410,7 @@ class _PolicyReader:
             if "rows_per_person" in body:
                 advice = 'Remove it: with unit = "row" each person has one row.'
                 raise self.error((*where, "rows_per_person"), "it has no effect here", advice)
-            return DeclaredTable(where[-1], None, None, columns)
+            return DeclaredTable(where[-1], None, None, columns, size=size, totals=totals)
         unit, through = self.reference((*where, "unit"), unit)
         person = named(columns, unit)
         if person is None:
@@ -431,14 +434,31 @@ class _PolicyReader:
                 "nobody counts for more than 10 rows)",
             )
         tuning = self.tuning((*where, "tuned"), body.get("tuned"), columns)
-        return DeclaredTable(where[-1], person.name, rows, columns, through=through, tuning=tuning)
+        found = DeclaredTable(where[-1], person.name, rows, columns, through=through, tuning=tuning)
+        return replace(found, size=size, totals=totals)
 
     def size(self, where: tuple[str, ...], rows: Any) -> int:
-        """About how many rows a table has."""
+        """How many rows a table has, or about how many."""
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_TABLE_ROWS:
-            advice = "Write about how many there are, such as rows = 1_000_000. It is public."
-            raise self.error(where, f"rows must be a whole number from 1 to {MOST_TABLE_ROWS}", advice)
+            about = "Write about how many there are, such as rows = 1_000_000. It is public."
+            exact = "Write how many there are if that is public, such as size = 98_609, or leave it out."
+            advice = exact if where[-1] == "size" else about
+            raise self.error(where, f"{where[-1]} must be a whole number from 1 to {MOST_TABLE_ROWS}", advice)
         return rows
+
+    def totals(
+        self, where: tuple[str, ...], body: Any, columns: tuple[DeclaredColumn, ...], size: int | None
+    ) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+        """How many rows there are for each key of some columns."""
+        advice = f"Write for example: [{'.'.join(where)}] with ward = {{ A = 1200, B = 800 }}"
+        found = []
+        for name, given in body.items() if isinstance(body, dict) else [(where[-1], body)]:
+            column = named(columns, name)
+            if problem := problem_with_totals(given, column, size):
+                raise self.error((*where, name), problem, advice)
+            assert column is not None
+            found.append((column.name, tuple(given.items())))
+        return tuple(found)
 
     def tuning(self, where: tuple[str, ...], body: Any, columns: tuple[DeclaredColumn, ...]) -> Tuning | None:
         """What `sfumato tune` wrote."""
@@ -514,7 +534,8 @@ class _PolicyReader:
     def columns(self, where: tuple[str, ...], body: Any) -> tuple[DeclaredColumn, ...]:
         if not isinstance(body, dict):
             raise self.error(where, "columns is a section", f"Write: [{'.'.join(where)}]")
-        return tuple(self.column((*where, name), column) for name, column in body.items())
+        found = {(*where, name): each for name, each in body.items()}
+        return tuple(replace(self.column(*each), complete=self.complete(*each)) for each in found.items())
 
     def column(self, where: tuple[str, ...], body: Any) -> DeclaredColumn:
         name = where[-1]
@@ -523,7 +544,9 @@ class _PolicyReader:
             body = {"type": body}
         if not isinstance(body, dict):
             raise self.error(where, "a column is an inline table", example)
-        self.known(body, where, {"type", "low", "high", "grid", "keys", "required", "owned", "refers"})
+        self.known(
+            body, where, {"type", "low", "high", "grid", "keys", "required", "owned", "refers", "complete"}
+        )
         kind = body.get("type")
         if kind not in KINDS:
             raise self.error(where, f"type is one of {', '.join(KINDS)}", example)
@@ -554,6 +577,12 @@ class _PolicyReader:
         return DeclaredColumn(
             name, kind, low, high, exponent, keys, keys_from, required=required, owned=owned, refers=refers
         )
+
+    def complete(self, where: tuple[str, ...], body: Any) -> bool:
+        """Whether each row has one of the keys of a column."""
+        if isinstance(body, dict) and not isinstance(body.get("complete", False), bool):
+            raise self.error((*where, "complete"), "complete is true or false", "Write: complete = true")
+        return isinstance(body, dict) and body.get("complete", False)
 
     def mentioned(self, where: tuple[str, ...], given: Any) -> tuple[str, str] | None:
         """A column that names somebody else than the person whose row it is."""
@@ -660,7 +689,7 @@ class _PolicyReader:
     ) -> tuple[tuple[Value, ...] | None, tuple[str, str] | None]:
         if body is None:
             return ((False, True), None) if kind == "boolean" else (None, None)
-        if kind not in _PYTHON:
+        if kind not in PYTHON:
             advice = "Remove keys, or use a text, integer, boolean or date column."
             raise self.error(where, f"a {kind} column cannot be grouped by", advice)
         if isinstance(body, str):
@@ -698,7 +727,7 @@ class _PolicyReader:
 
     def string(self, data: dict[str, Any], where: tuple[str, ...], default: str | None) -> str:
         value = data.get(where[-1], default)
-        if not isinstance(value, str) or not value or not _plain(value):
+        if not isinstance(value, str) or not value or not is_plain(value):
             spot = where if where[-1] in data else where[:-1]
             raise self.error(spot, f"{where[-1]} must be a string", f'Write: {where[-1]} = "..."')
         return value
@@ -712,34 +741,6 @@ class _PolicyReader:
 
     def error(self, where: tuple[str, ...], problem: str, advice: str) -> PolicyError:
         return PolicyError(str(self.file), line_of(self.text, where), ".".join(where), problem, advice)
-
-
-def problem_with_keys(keys: Sequence[Any], kind: str) -> str:
-    """Why these values cannot be the public keys of a column; empty if they can.
-
-    They must be different *to the engine*, or one row would fall into two groups: so all are of the very
-    type of the column, and compared as they are.
-    """
-    if not keys:
-        return "the list is empty"
-    if len(keys) > MOST_KEYS:
-        return f"there are more than {MOST_KEYS}"
-    seen: set[Any] = set()
-    for key in keys:
-        if type(key) is not _PYTHON[kind]:
-            return f"{key!r} is not of type {kind}"
-        if isinstance(key, int) and abs(key) >= 1 << 62:
-            return f"{key!r} is too large: stay below 2^62"
-        if isinstance(key, str) and not _plain(key):
-            return f"{key!r} contains a zero byte or an invalid character"
-        if key in seen:
-            return f"{key!r} is listed twice"
-        seen.add(key)
-    return ""
-
-
-def _plain(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def default_exponent(low: Fraction, high: Fraction) -> int:

@@ -28,8 +28,10 @@ from sfumato.queries.expressions import (
     Unusable,
     bounds,
     fields,
+    parts_of,
     possible,
 )
+from sfumato.queries.grouping import narrowed
 from sfumato.queries.measures import (
     Distinct,
     DistinctSum,
@@ -40,11 +42,22 @@ from sfumato.queries.measures import (
     Spread,
     Sum,
     Tally,
+    among_of,
 )
 from sfumato.queries.plan import Aggregate
-from sfumato.queries.relations import prefix, repeats
+from sfumato.queries.relations import Where, prefix, repeats
 from sfumato.queries.sensitivity import is_column
-from sfumato.queries.shown import Arithmetic, Chosen, Expression, Function, Mean, Number, Released, Weighted
+from sfumato.queries.shown import (
+    Arithmetic,
+    Chosen,
+    Expression,
+    Function,
+    Mean,
+    Number,
+    Released,
+    Weighted,
+    Within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,7 +90,10 @@ class Rewriting:
                 i = self._find(
                     lambda m: isinstance(m, (Distinct, PersonCount)) and m.value == aggregate.values[0]
                 )
-                return Weighted(((self.measures[i].one, Released(i, 0)),))
+                measure = self.measures[i]
+                total = Weighted(((measure.one, Released(i, 0)),))
+                among = among_of(measure)
+                return total if among is None else Within(total, Fraction(0), Fraction(among))
             case "distinct sum":
                 i = self._find(lambda m: isinstance(m, DistinctSum) and m.value == aggregate.values[0])
                 return Weighted(((self.measures[i].one, Released(i, 0)),))
@@ -206,7 +222,7 @@ def rewrite(
             found[found.index(best)] = replace(best, nulls=not _required(best.values))
         else:
             found.append(Moments((), (), 0, False, rows))
-    found += _others(wanted, rows, groups)
+    found += _others(wanted, relation, groups)
     return tuple(sorted(found, key=_named))
 
 
@@ -254,8 +270,9 @@ def _named(measure: Measure) -> tuple[int, str, str]:
     return ORDER.index(type(measure)), notation.text(measure.form), notation.text(read)
 
 
-def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Measure]:
+def _others(wanted: list[Aggregate], relation: Relation, groups: int) -> list[Measure]:
     found: list[Measure] = []
+    rows = relation.rows
     cap = 1 if rows is None else rows
     ranks: dict[Scalar, list[Fraction]] = {}
     for each in wanted:
@@ -265,7 +282,8 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
             case "distinct" if _is_person(each.values[0]):
                 found.append(PersonCount(each.values[0], min(cap, groups) if groups else cap))
             case "distinct":
-                found.append(Distinct(each.values[0], min(cap, MOST_PAIRS)))
+                value = each.values[0]
+                found.append(Distinct(value, min(cap, MOST_PAIRS), _how_many(value, relation)))
             case "distinct sum":
                 pairs, clamp = min(cap, MOST_PAIRS), _clamp(each.values[0], 1 << 40)
                 if pairs * max(abs(clamp.least), abs(clamp.most)) > CAP:
@@ -289,6 +307,12 @@ def _others(wanted: list[Aggregate], rows: int | None, groups: int) -> list[Meas
         clamp = _clamp(value, max(most - 1, 1))
         found.append(Spread(value, clamp, tuple(sorted(asked)), rows))
     return found
+
+
+def _how_many(value: Scalar, relation: Relation) -> int | None:
+    """How many values there can be, if they are public: as many as there would be groups of it."""
+    conditions = parts_of(relation.condition) if isinstance(relation, Where) else ()
+    return len(narrowed(value, conditions, possible(value)) or ()) or None
 
 
 def _is_person(value: Scalar) -> bool:

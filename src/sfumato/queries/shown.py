@@ -5,10 +5,11 @@ They are arithmetic on integers that were drawn, so all of them are post-process
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from fractions import Fraction
 
 
@@ -39,6 +40,15 @@ class Weighted:
     """The sum of released integers, each times a number."""
 
     terms: tuple[tuple[Fraction, Released], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A sum of released integers that is known to lie within public bounds, and is kept there."""
+
+    total: Weighted
+    low: Fraction
+    high: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +109,16 @@ class Chosen:
     high: int | None = None
 
 
-Expression = KeyOf | Released | Number | Weighted | Arithmetic | Mean | Function | Chosen
+Expression = KeyOf | Released | Number | Weighted | Within | Arithmetic | Mean | Function | Chosen
+
+
+def unbounded(expression: Expression, keeps: Callable[[Weighted], bool] = lambda _: False) -> Expression:
+    """The same as it was released, kept within no bounds but where it `keeps` them; means keep theirs."""
+    match expression:
+        case Within(total):
+            return expression if keeps(total) else total
+        case Arithmetic(_, left, right):
+            return replace(expression, left=unbounded(left, keeps), right=unbounded(right, keeps))
+        case Function(_, arguments):
+            return replace(expression, arguments=tuple(unbounded(each, keeps) for each in arguments))
+    return expression

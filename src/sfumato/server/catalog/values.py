@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.queries.measures import Distinct, Moments, PersonCount, Sum
-from sfumato.queries.shown import Weighted
+from sfumato.queries.shown import Weighted, Within
 
 if TYPE_CHECKING:
     from sfumato.queries.parameters import Given
@@ -133,6 +133,8 @@ def _is_whole(expression: Expression, plan: Plan) -> bool:
 
     Where people are scaled down, counts are on a finer grid, and are shown as they are at every door.
     """
+    if isinstance(expression, Within):
+        expression = expression.total
     if not isinstance(expression, Weighted) or not expression.terms:
         return False
     if any(weight.denominator != 1 for weight, _ in expression.terms):
