@@ -59,6 +59,7 @@ from sfumato.curator.drawing import draw
 from sfumato.curator.intervals import Errors
 from sfumato.curator.question import planned
 from sfumato.curator.release import Cell
+from sfumato.errors import SfumatoError
 from sfumato.exact.coins import SystemCoins
 from sfumato.exact.secret import unseal
 from sfumato.mechanisms import Additive, Guarantee
@@ -474,7 +475,7 @@ def filtered(folder: Path, runs: int) -> list[Line]:
     few = replace(TAXI, questions=tuple(q for q in TAXI.questions if q.name == "dear trips of a zone"))
     world, lines = World(few, folder), []
     for price in FILTERED_BARS:
-        total = str(float(Fraction(price) * QUESTIONS * 100 / (100 - SHARE)))
+        total = f"{float(Fraction(price) * QUESTIONS * 100 / (100 - SHARE)):.9f}"
         (found,) = world.asked(total, runs, SHARE).values()
         lines.append(Line(FILTERED, price, found))
     world.close()
@@ -485,18 +486,22 @@ def task(name: str, runs: int, peer_runs: int) -> tuple[list[str], float]:
     """What is found of a table by us or by peers, as it is saved, and its seconds; in another process."""
     start = time.monotonic()
     gc.freeze()  # what is imported stays: no need to go through it again and again
-    with (
-        patch.object(database, "read", functools.cache(read)),  # a text is always read alike
-        tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as made,
-    ):
-        folder = Path(made)
-        if name == FILTERED:
-            lines = filtered(folder, runs)
-        elif peer_runs:
-            lines = beside(WORLDS[name], folder, TOTALS, peer_runs)
-        else:
-            lines = measured(WORLDS[name], folder, TOTALS, runs, DRAWS)
-    gc.unfreeze()
+    try:
+        with (
+            patch.object(database, "read", functools.cache(read)),  # a text is always read alike
+            tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as made,
+        ):
+            folder = Path(made)
+            if name == FILTERED:
+                lines = filtered(folder, runs)
+            elif peer_runs:
+                lines = beside(WORLDS[name], folder, TOTALS, peer_runs)
+            else:
+                lines = measured(WORLDS[name], folder, TOTALS, runs, DRAWS)
+    except SfumatoError as error:  # which is told by its parts, and cannot leave a process
+        raise RuntimeError(f"{type(error).__name__}: {error}") from None
+    finally:
+        gc.unfreeze()
     return [line.saved for line in lines], time.monotonic() - start
 
 
@@ -516,7 +521,7 @@ def run(names: list[str], runs: int, peer_runs: int, jobs: int, save: Path | Non
         for each in as_completed(waiting):
             name, is_ours, _ = waiting[each]
             if (problem := each.exception()) is not None:  # the others go on, and are saved
-                print(f"{name}: {type(problem).__name__}", flush=True)
+                print(f"{name}: {type(problem).__name__}: {problem}", flush=True)
                 problems.append(problem)
                 continue
             texts, seconds = each.result()
@@ -600,7 +605,9 @@ def main() -> int:
         else:
             names = [*given.only, *([FILTERED] if "taxi" in given.only else [])]
             lines = run(names, given.runs, given.peers, given.jobs, given.save)
-        print(*(line.beside_peers for line in lines if line.peers), sep="\n")
+        for line in lines:
+            if line.peers:
+                print(line.beside_peers)
         compared = bars(lines)
     short = False
     for bar, value, op, target in compared:

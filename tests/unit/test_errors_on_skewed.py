@@ -57,6 +57,12 @@ def test_each_run_is_a_world_of_its_own_though_the_file_is_opened_once(tmp_path:
     world.close()
 
 
+def test_the_filtered_count_is_asked_at_prices_of_its_own(tmp_path: Path) -> None:
+    found = accuracy.filtered(tmp_path, 1)
+    assert [each.total for each in found] == ["1", "0.25"]
+    assert all(each.ours.error < 1 for each in found)
+
+
 def test_saved_lines_come_back_and_pieces_of_a_run_are_joined() -> None:
     peers = {"OpenDP": Peered(0.2, "64"), "Qrlew": Peered(why="no")}
     lines = [line("shop", "3", [0.1, 0.3], **peers), line("shop", "3", [0.2]), line("shop", "1", [0.4])]
