@@ -177,17 +177,21 @@ class Peer:
     packages: tuple[str, ...]
     code: str
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """In a process of its own, installed if need be."""
+    def python(self) -> Path:
+        """Of its environment, which is made if need be."""
         home = ROOT / ".peers" / f"{self.name.lower()}-sql"
-        python = home / "bin" / "python"
         if not (home / "ready").exists():
             print(f"installing {', '.join(self.packages)} below .peers/ ...", flush=True)
             venv.create(home, with_pip=True, clear=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *self.packages], check=True)
+            pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+            subprocess.run([*pip, *self.packages], check=True)
             (home / "ready").touch()
+        return home / "bin" / "python"
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """In a process of its own, installed if need be."""
         return subprocess.Popen(
-            [str(python), "-c", self.code, *arguments],
+            [str(self.python()), "-c", self.code, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # panics, which are replied as well
