@@ -384,8 +384,8 @@ def shown(keeper: Keeper, stored: Stored) -> tuple[Release, ...]:
         gains = keeper.said.gains(query, about(plan, keeper.policy), paid=True)
         facts = (stored.receipt, keeper.left, keeper.analyst, gains)
         drawn = stored.drawn[start:end]
-        groups = len(drawn[0]) if plan.private_keys else plan.size
-        there = settled(plan, query, all_together(plan, drawn), groups)
+        groups = len(drawn[0]) if drawn and plan.private_keys else plan.size
+        there = settled(plan, query, all_together(plan, drawn), groups) if drawn else plan
         told = told_unmeasured(keeper.policy, plan)
         releases.append(Release(keeper.policy.name, there, query, drawn, *facts, unmeasured=told))
         start = end

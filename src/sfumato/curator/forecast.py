@@ -132,9 +132,12 @@ def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, .
     for output in plan.outputs:
         if is_label(output.expression):
             continue
-        one = _forecast(output.name, output.expression, errors, groups, tail, basis)
-        if assumes:
-            one = _assumed(one, output.expression, errors, groups, question)
+        try:
+            one = _forecast(output.name, output.expression, errors, groups, tail, basis)
+            if assumes:
+                one = _assumed(one, output.expression, errors, groups, question)
+        except OverflowError:  # numbers that no float holds
+            one = Forecast(output.name, None, None, DEPENDS)
         found.append(one if one.basis else replace(one, basis=least))
     return tuple(found)
 

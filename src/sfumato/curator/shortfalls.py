@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from sfumato.curator.linear import Linear
 from sfumato.mechanisms import Additive
 from sfumato.mechanisms.mechanism import Symmetric
-from sfumato.queries.cells import CUT_ALIKE, CUT_MEANS, CUT_VALUES
+from sfumato.queries.cells import CUT_MEANS, CUT_VALUES
 from sfumato.queries.measures import Moments
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def mixed_reader(
         off = 0.0
         if found.kind in (CUT_VALUES, CUT_MEANS):
             off = reach * found.wrong * NANO * abs(middle)
-        if found.kind in (CUT_ALIKE, CUT_MEANS):
+        if found.kind != CUT_VALUES:
             all_ = max(float(bottom.at(whole)) if whole else 0.0, rows)
             variance = max((most - middle) * (middle - least), 0.0)
             off = math.hypot(off, reach * found.mixed * NANO * math.sqrt(variance * all_ / rows))

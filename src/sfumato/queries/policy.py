@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 EXACT = 1 << 53  # |bound| * 2^k stays below this, where every integer is a double
 LEVELS = 20  # a number column is split into about 2^20 steps unless the owner says otherwise
 MOST_MEASURED = Fraction(1, 2)  # of a budget, for measuring how much people have
-UNCONFIRMED = 10  # of a budget, such a part may a question cost that was asked for by its error
+UNCONFIRMED = 10  # this part of a budget may a question cost that is asked for by its error
 QUESTIONS = 100_000  # that a whole budget pays for at most, unless the owner says otherwise
 MOST_ROWS_PER_PERSON = 10**6  # per person; a larger cap would only add noise
 MOST_TABLE_ROWS = 10**12  # rows of a table
@@ -86,9 +86,7 @@ class Policy:
     prepared: Path | None = None  # a copy that `sfumato prepare` writes
     automatic: bool = False  # or that is written whenever the data change, and used where it fits
     promises: tuple[Promise, ...] = ()
-    sizes: tuple[
-        tuple[str, int], ...
-    ] = ()  # about how many rows tables have; deadlines of a server rest on it
+    sizes: tuple[tuple[str, int], ...] = ()  # about how many rows tables have: deadlines rest on it
     called: str = ""  # what the data are called, wherever they lie
     time_zone: str = ""  # where it is decided which day it is; UTC
     units: tuple[tuple[str, tuple[str, ...]], ...] = ()  # which columns, or tables of rows, are one unit
