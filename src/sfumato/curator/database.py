@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.budget import Ledger
 from sfumato.budget.ledger.shares import check_name, check_printable
 from sfumato.curator import measuring, tuning
+from sfumato.curator.agenda import Agenda, weight_of
 from sfumato.curator.batch import Batch
 from sfumato.curator.budget import Budget, budget_of
 from sfumato.curator.home import home_of, stands
@@ -32,7 +34,6 @@ from sfumato.sources.opened import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from fractions import Fraction
 
     from sfumato.budget.ledger.bodies import DataBody
     from sfumato.curator.release import Release
@@ -109,6 +110,25 @@ class Database(Keeper):
     def batch(self, questions: Iterable[Question], *, delta: Number | None = None) -> Batch:
         """Questions that are fixed before the first answer, as one charge; with a delta for less epsilon."""
         return Batch.of(self, questions, delta)
+
+    def plan(
+        self,
+        questions: Sequence[str],
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        weights: Sequence[Number] = (),
+        dialect: str = "duckdb",
+    ) -> Agenda:
+        """Many questions within one price, divided so that the worst of their relative errors is as small as
+        can be. `weights` say how much the error of each counts; without them all count alike.
+
+        Looking at it says the price and the error of each; `release()` asks them all.
+        """
+        whole = price(self.ledger.total, epsilon, rho, None)
+        statements = tuple(replace(read(each, dialect), today=self.today) for each in questions)
+        given = [weight_of(each) for each in weights] or [Fraction(1)] * len(statements)
+        return Agenda(self, statements, whole, tuple(given))
 
     def release(self, question: Question) -> Release:
         """What `question.release()` does."""

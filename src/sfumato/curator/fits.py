@@ -21,12 +21,14 @@ import numpy as np
 
 from sfumato.curator.caps import nodes
 from sfumato.queries.cells import PARTS, Shortfall
+from sfumato.queries.declared import Measured
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from numpy.typing import NDArray
 
     from sfumato.queries.cells import Clamp
-    from sfumato.queries.declared import Measured
 
 CLEAR, JUMP, CERTAIN = 3.0, 2.5, 13.0  # in units of noise: believed next to what is believed; more an octave
 PAIR = 2.0  # how much more two neighbouring nodes must have together
@@ -34,6 +36,9 @@ FALLING, OFF, MOST_LEFT = 0.3, 0.25, 0.7  # of the people of an octave in the ne
 STEEPER = 2.0  # how much fewer there are in the next octave than from the one before to the last
 SURE = 0.2  # of that deviation, where people become few fast
 APART = 0.2  # of what is added back, that groups may differ by
+SIGNED = 0.3  # of what people have of both signs, so much is likely left when it is added up
+UNLIKE = 0.5  # how far off it may be that rows of a question are like those of its table: one deviation
+MANY = 200  # pieces, of which chance takes nearly the same part from everybody
 LONG = 4  # octaves beyond the last one that is believed
 WIDER = 3.5  # for an interval: how much less sure one is of what is not seen
 IN_RATIO = (
@@ -86,8 +91,12 @@ class Holdings:
 
 
 @lru_cache(maxsize=1024)
-def seen(measured: Measured) -> Holdings | None:
-    """What a histogram shows of people; None if nobody is seen."""
+def seen(measured: Measured, whole: Measured | None = None) -> Holdings | None:
+    """What a histogram shows of people; None if nobody is seen.
+
+    Where it is about some rows of a table of which the `whole` is known, people with much of the whole likely
+    have their part of these, too: that is what is expected of those who are too few to be seen.
+    """
     unit = 1 / float(measured.epsilon)
     people = np.array(measured.people, dtype=np.float64) / PARTS
     top, is_found = 0, bool(people[0] >= CLEAR * unit)
@@ -98,6 +107,9 @@ def seen(measured: Measured) -> Holdings | None:
         top, is_found = top + step, True
     if not is_found or not top:  # nobody, or nobody who has anything
         return None
+    all_ = None if whole is None else seen(whole)
+    if all_ is not None:
+        return _as_part(people, unit, top, all_)
     doubt = np.zeros(len(people))
     noise, mass, off = 2 * unit**2, max(people[top], 0.0), math.sqrt(2) * unit
     left = min(FALLING, mass / max(people[top - 1], unit) / STEEPER)
@@ -113,6 +125,52 @@ def seen(measured: Measured) -> Holdings | None:
     return Holdings(people, doubt, nodes(len(people)), unit, top)
 
 
+def _as_part(people: NDArray[np.float64], unit: float, top: int, whole: Holdings) -> Holdings:
+    """The same, where rows are likely some of those of a table, as if each was taken with the same chance."""
+    there, doubt, noise = float(people[1 : top + 1].sum()), np.zeros(len(people)), 2 * unit**2
+    low, high = 1e-9, 1.0
+    for _ in range(60):  # with the chance at which so many people have any
+        middle = math.sqrt(low * high)
+        is_less = float((whole.people[1:] * -np.expm1(-whole.at[1:] * middle)).sum()) < there
+        low, high = (middle, high) if is_less else (low, middle)
+    likely, last = _thinned(whole, high, len(people)), top
+    for k in range(top + 1, len(people)):
+        if likely[k] * held_at(k) < 1e-3:
+            break
+        spread = (UNLIKE * likely[k]) ** 2
+        people[k] = max((likely[k] * noise + people[k] * spread) / (noise + spread), 0.0)
+        doubt[k] = math.sqrt(noise * spread / (noise + spread))
+        last = k
+    people[last + 1 :] = 0
+    return Holdings(people, doubt, nodes(len(people)), unit, top)
+
+
+def held_at(k: int) -> float:
+    """How much a person has at a node."""
+    return 2.0 ** (k - 1) if k else 0.0
+
+
+def _thinned(whole: Holdings, chance: float, count: int) -> NDArray[np.float64]:
+    """How many people there are at each of so many nodes, if of what each has every piece stays by chance."""
+    found = np.zeros(count)
+    for people, at in zip(whole.people[1:], whole.at[1:], strict=True):
+        if people <= 0:
+            continue
+        mean = at * chance
+        reach = max(1, math.ceil(mean + 8 * math.sqrt(mean) + 8)) if mean < MANY else 0
+        amounts = np.arange(reach) if reach else np.array([mean])
+        logs = amounts * math.log(mean) - mean - np.array([math.lgamma(n + 1) for n in amounts])
+        weights = np.exp(logs) if reach else np.ones(1)
+        for amount, weight in zip(amounts, weights, strict=True):
+            k = 0 if amount < 1 else math.floor(math.log2(amount)) + 1
+            low, high = held_at(k), held_at(k + 1)
+            part = (float(amount) - low) / (high - low)
+            if k + 1 < count:
+                found[k] += people * weight * (1 - part)
+                found[k + 1] += people * weight * part
+    return found
+
+
 def _stands_out(people: NDArray[np.float64], top: int, distance: int, unit: float) -> bool:
     """Whether so far above the last node that is believed there are people, and not only noise."""
     enough, k = min(CLEAR + JUMP * (distance - 1), CERTAIN), top + distance
@@ -121,20 +179,28 @@ def _stands_out(people: NDArray[np.float64], top: int, distance: int, unit: floa
 
 
 def best(
-    measured: Measured, noise: float, groups: int, most: int, declared: int | None = None
+    measured: Measured,
+    noise: float,
+    groups: int,
+    most: int,
+    declared: int | None = None,
+    whole: Measured | None = None,
+    *,
+    signed: bool = False,
 ) -> tuple[int, Shortfall | None] | None:
     """The cap for a count or a sum in one of so many groups, and what it cuts; None if nobody is seen.
 
     `noise` is the deviation of a group's noise at a cap of 1; no cap is above `most`. Where nobody is seen
-    who has more than is `declared`, nobody is taken to have more: the owner knows more than noise does.
+    who has more than is `declared`, nobody is taken to have more: the owner knows more than noise does. What
+    is `signed` was measured without its sign, and most of it goes away when it is added up.
     """
-    found = seen(measured)
+    found = seen(measured, whole)
     if found is None:
         return None
     is_trusted = declared is not None and found.at[found.top] < 2 * declared
     if declared is not None and is_trusted:
         found, most = found.up_to(2 * declared), min(most, declared)
-    errors = {cap: _error(found, cap, noise, groups) for cap in _caps(found, most)}
+    errors = {cap: _error(found, cap, noise, groups, SIGNED if signed else 1.0) for cap in _caps(found, most)}
     if is_trusted and most == declared:
         errors[most] = (noise * most) ** 2  # nobody is cut
     cap = min(errors, key=errors.__getitem__, default=0)
@@ -149,8 +215,8 @@ def _caps(found: Holdings, most: int) -> list[int]:
     return sorted(cap for cap in (*caps, min(most, max(caps))) if cap <= most)
 
 
-def _error(found: Holdings, cap: float, noise: float, groups: int) -> float:
-    """The expected square of the error of a group."""
+def _error(found: Holdings, cap: float, noise: float, groups: int, much: float) -> float:
+    """The expected square of the error of a group, where what is cut counts for so `much`."""
     kept, lost = found.kept(cap), found.lost(cap)
     if kept <= found.unit:
         return math.inf
@@ -159,10 +225,28 @@ def _error(found: Holdings, cap: float, noise: float, groups: int) -> float:
     bias = APART * lost + found.unseen(cap)
     return (
         (noise * cap * back) ** 2
-        + (found.deviation(cap) / groups) ** 2
-        + apart * (1 / groups) * (1 - 1 / groups)
-        + (bias / groups) ** 2
+        + (much * found.deviation(cap) / groups) ** 2
+        + much**2 * apart * (1 / groups) * (1 - 1 / groups)
+        + (much * bias / groups) ** 2
     )
+
+
+def likely_off(found: Holdings, cap: float, groups: int) -> float:
+    """How far off one of so many groups is likely to be for what is cut, in parts of itself: hardly by more
+    than is cut, since what is added back is less the less sure it is."""
+    lost, off = found.lost(cap), found.deviation(cap)
+    sure = off * lost / math.hypot(off, lost) if lost else 0.0
+    bias = APART * lost + min(found.unseen(cap), lost)
+    apart = (found.lost(cap, 2) + found.unseen(cap, 2)) * max(groups - 1, 0)
+    return math.sqrt(sure**2 + bias**2 + apart) / max(found.kept(cap), found.unit)
+
+
+def as_if_at(measured: Measured, epsilon: Fraction) -> Measured:
+    """What a histogram would likely show that is bought at another price: what is seen, without its noise."""
+    found = seen(measured)
+    if found is None:
+        return measured
+    return Measured(epsilon, tuple(round(each * PARTS) for each in found.people))
 
 
 def best_in_ratio(found: Holdings, noise: float, groups: int, most: int) -> int:

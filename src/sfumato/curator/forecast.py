@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sfumato.curator.asked import Stored
     from sfumato.curator.calibrate import Calibration
+    from sfumato.curator.linear import Reader
     from sfumato.curator.release import Release
     from sfumato.queries.measures import Measure
     from sfumato.queries.plan import Plan
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     Cells = tuple[tuple[int, ...], ...]  # of each measure, in one group
 
 AT_95 = Fraction(1, 20)
+TWICE = 2.0  # deviations that 95% of errors are within, about
+SHARE = 0.2  # of what is half way between its bounds, a share is likely this part
 DENSE = 2.5  # parts of itself by which a value moves with its rank, as part of all ranks
 FROM_NOISE = ""  # noise alone decides
 FROM_TABLES = "by what was measured of its tables"
@@ -60,6 +63,7 @@ class Size:
 
     amount: float
     mean: float | None = None
+    off: float | None = None  # how far off a group is likely to be for what is cut, in parts of itself
 
 
 class Foreseen(Protocol):
@@ -96,6 +100,18 @@ class Forecast:
     error: float | None  # None: it depends on data of which nothing is known
     value: float | None
     basis: str  # what that rests on, in words
+    noise: float | None = None  # how far off noise alone makes it, at 95%
+    off: float | None = None  # and how far off what a cap cuts is likely to, in parts of itself
+
+    @property
+    def likely(self) -> float | None:
+        """The error that is likely in parts of the number: of what a cap cuts, an interval covers much more
+        than is likely."""
+        if self.error is None or not self.value:
+            return None
+        if self.noise is None or self.off is None:
+            return self.error / abs(self.value)
+        return math.hypot(self.noise / self.value, TWICE * self.off)
 
     @property
     def relative(self) -> float | None:
@@ -133,7 +149,7 @@ def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, .
         if is_label(output.expression):
             continue
         try:
-            one = _forecast(output.name, output.expression, errors, groups, tail, basis)
+            one = _forecast(output.name, output.expression, errors, groups, tail, basis, question.size)
             if assumes:
                 one = _assumed(one, output.expression, errors, groups, question)
         except OverflowError:  # numbers that no float holds
@@ -143,7 +159,13 @@ def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, .
 
 
 def _forecast(
-    name: str, expression: Expression, errors: Errors, groups: Sequence[Cells], tail: Fraction, basis: str
+    name: str,
+    expression: Expression,
+    errors: Errors,
+    groups: Sequence[Cells],
+    tail: Fraction,
+    basis: str,
+    size: Sizing | None,
 ) -> Forecast:
     """The error of a number at what groups are expected to hold."""
     read = {each.measure for each in _released(expression)}
@@ -157,12 +179,22 @@ def _forecast(
         return Forecast(name, None, None, DEPENDS)
     if not is_cut and (radius := errors.width(expression, tail)) is not None:
         return Forecast(name, _near(float(radius)), value, FROM_NOISE)
-    reader = errors.reader(expression, tail)
-    halves = []
-    for each in groups:
-        low, high = reader(each)
-        halves.append((high - low) / 2)
-    return Forecast(name, _near(statistics.median(halves)), value, basis)
+    bare = replace(errors, measures=tuple(map(_uncut, errors.measures)), whole=())
+    error, noise = (_half(each.reader(expression, tail), groups) for each in (errors, bare))
+    sizes = [size(errors.measures[i]) for i in read] if size is not None else []
+    offs = [each.off for each in sizes if each is not None and each.off is not None]
+    return Forecast(name, _near(error), value, basis, _near(noise), max(offs, default=None))
+
+
+def _half(reader: Reader, groups: Sequence[Cells]) -> float:
+    """Half of the interval, in the middle of the groups."""
+    ends = [reader(each) for each in groups]
+    return statistics.median((high - low) / 2 for low, high in ends)
+
+
+def _uncut(measure: Measure) -> Measure:
+    """A measure of which it is not known what its cap cuts."""
+    return replace(measure, cut=None) if isinstance(measure, (Moments, Sum, PersonCount)) else measure
 
 
 def _assumed(
@@ -173,6 +205,8 @@ def _assumed(
         return replace(known, error=_rank_error(expression, question), value=1.0)
     values = [errors.value(expression, each) for each in groups]
     sizes = [abs(float(each)) for each in values if each is not None]
+    if isinstance(expression, Arithmetic) and expression.operator == "/" and known.value is None:
+        sizes = [min(sizes, default=SHARE) * SHARE]  # most shares are small
     value = known.value or statistics.median(sizes or [1.0]) or 1.0
     return replace(known, error=math.inf if known.error is None else known.error, value=value)
 

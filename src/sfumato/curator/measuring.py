@@ -21,7 +21,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
-from sfumato.curator.fits import IN_RATIO, best, best_in_ratio, cut, seen, with_mean
+from sfumato.curator.fits import (
+    IN_RATIO,
+    as_if_at,
+    best,
+    best_in_ratio,
+    cut,
+    likely_off,
+    seen,
+    with_mean,
+)
 from sfumato.curator.forecast import Size
 from sfumato.curator.proportions import are_all
 from sfumato.curator.question import Way, asked, planned
@@ -30,7 +39,7 @@ from sfumato.curator.tuning import as_measured
 from sfumato.queries.cells import CAP, CUT_ALIKE, CUT_VALUES, NANO, Shortfall
 from sfumato.queries.domains import call
 from sfumato.queries.expressions import Call, Field, fields
-from sfumato.queries.measures import Moments, Octaves, PersonCount, Spread, Sum
+from sfumato.queries.measures import Moments, Octaves, PersonCount, Spread, Sum, cut_of
 from sfumato.queries.plan import Plan
 from sfumato.queries.policy import MOST_ROWS_PER_PERSON
 from sfumato.queries.relations import Fold, Folded, Join, Scan, Union, Where, folds_of
@@ -136,7 +145,7 @@ class Fits:
             wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
             self.for_own = spend.of(share.amount * count, Fraction(0))
             rest = spend.of(spend.amount - share.amount * count, spend.delta)
-        found = {m: self._known(each) or self._stand_in(m, relation) for m, each in wanted.items()}
+        found = {m: self._known(each) or self._stand_in(m, relation, each) for m, each in wanted.items()}
         if any(found[m] is None and (self.guesses or not each.is_tables) for m, each in wanted.items()):
             return None
         groups = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
@@ -151,8 +160,9 @@ class Fits:
             if (histogram := found.get(measure)) is None:
                 return measure
             rows = _lifted(relation).rows or MOST_ROWS_PER_PERSON
-            fits = _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted)
-            sizes[fits] = _size(fits, histogram)
+            whole = self._whole_of(measure, wanted[measure], relation)
+            fits = _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted, whole=whole)
+            sizes[fits] = _size(fits, histogram, groups, whole)
             return fits
 
         return Way(policy, _measuring(self.keeper, fitted), rest, sizes.get)
@@ -231,7 +241,8 @@ class Fits:
                 return Size(people)
             (clamp,) = measure.clamps
             mean = holdings.kept(cap) / max(people, 1.0) / float(clamp.step) - clamp.least
-            return Size(people, min(max(mean / clamp.width, 0.0), 1.0))
+            off = 0.0 if lost is None else likely_off(holdings, cap, groups)
+            return Size(people, min(max(mean / clamp.width, 0.0), 1.0), off)
 
         return Way(self._capped_below(fold, cap), _measuring(self.keeper, fitted), rest, size)
 
@@ -253,27 +264,23 @@ class Fits:
         table = policy.table(relation.table) if isinstance(relation, Scan) else None
         if table not in capped(policy):
             table = None
-        own = self._own_price(spend)
         if any(field.name in dict(folds_of(relation)) for value in measure.reads for field in fields(value)):
             return None  # what is made of each person's rows is bounded as it is declared
         most = _lifted(relation).rows or 1
         match measure:
             case Moments() if most > (measure.rows or 0):
+                found = None
                 if table is not None and all(_column(each, table) for each in measure.values):
                     found = self._rows(table.name)
-                    if found.histogram.query.asked.amount >= own:
-                        return found
                 there = relation
                 if len(measure.values) == 1 and not measure.nulls and not measure.values[0].domain.required:
                     there = Where(relation, call("not", call("is null", measure.values[0])))
-                return self._own(there, Octaves(None, None, 0, ROWS), spend)
+                return self._better(found, there, Octaves(None, None, 0, ROWS), spend)
             case Sum(value, clamp) if most > 1 and measure.limit is None and not measure.centre:
-                column = None if table is None else _column(value, table)
+                column, found = None if table is None else _column(value, table), None
                 if table is not None and column is not None and column in added_up(table):
                     found = self._totals(table, column)
-                    if found.histogram.query.asked.amount >= own:
-                        return found
-                return self._own(relation, Octaves(value, clamp, 0, TOTALS), spend)
+                return self._better(found, relation, Octaves(value, clamp, 0, TOTALS), spend)
             case PersonCount(value, groups) if not plan.private_keys and groups < plan.size:
                 if value is not None:
                     relation = Where(relation, call("not", call("is null", value)))
@@ -281,14 +288,21 @@ class Fits:
                 return self._own(pairs, Octaves(None, None, 0, plan.size.bit_length() + 2), spend)
         return None
 
-    def _own_price(self, spend: Guarantee) -> Fraction:
-        """What a histogram of its own would cost: a table's that was dearer tells more. Where own ones are
-        paid apart, a table's always does."""
-        return spend.amount * OWN if self.given is None else Fraction(0)
+    def _better(self, tables: Finding | None, there: Relation, measure: Octaves, spend: Guarantee) -> Finding:
+        """A table's histogram, if there is one and it was dearer than one of its own would be; else that.
+        Of several questions together it is one that they share, once it is bought."""
+        own = self._own(there, measure, spend)
+        if self.given:
+            return tables if tables is not None and own.histogram.key not in self.given else own
+        price = own.histogram.query.asked.amount
+        if tables is None or tables.histogram.query.asked.amount < price:
+            return own
+        return tables
 
     def _own(self, relation: Relation, measure: Octaves, spend: Guarantee) -> Finding:
         """How much people have of just what a question adds up."""
-        price = spend.of(spend.amount * OWN, Fraction(0))
+        part = OWN if self.given is None else OWN / (1 - OWN)  # it is paid beside the question
+        price = spend.of(spend.amount * part, Fraction(0))
         told = f"caps that fit {' and '.join(sorted(relation.tables))}: {measure.told}"
         return Finding(planned(self.keeper, told, Plan(relation, (), (measure,), ()), price), False)
 
@@ -298,11 +312,8 @@ class Fits:
 
     def _rows_of(self, inner: Relation, spend: Guarantee) -> Finding:
         """Of how many rows what is made of them by person is made."""
-        if isinstance(inner, Scan):
-            found = self._rows(inner.table)
-            if found.histogram.query.asked.amount >= self._own_price(spend):
-                return found
-        return self._own(inner, Octaves(None, None, 0, ROWS), spend)
+        found = self._rows(inner.table) if isinstance(inner, Scan) else None
+        return self._better(found, inner, Octaves(None, None, 0, ROWS), spend)
 
     def _rows(self, name: str) -> Finding:
         table = self.keeper.policy.table(name)
@@ -312,17 +323,34 @@ class Fits:
     def _totals(self, table: DeclaredTable, column: DeclaredColumn) -> Finding:
         return Finding(Tables(self.keeper).totals(table, column), True)
 
-    def _stand_in(self, measure: Measure, relation: Relation) -> Measured | None:
+    def _whole_of(self, measure: Measure, wanted: Finding, relation: Relation) -> Measured | None:
+        """What is known of all rows of the table, where a question adds up some of them."""
+        inner = relation
+        while isinstance(inner, Where):
+            inner = inner.relation
+        table = self.keeper.policy.table(inner.table) if isinstance(inner, Scan) else None
+        if wanted.is_tables or inner is relation or table not in capped(self.keeper.policy) or table is None:
+            return None
+        if isinstance(measure, Moments):
+            return self._known(self._rows(table.name), buys=False)
+        column = _column(measure.value, table) if isinstance(measure, Sum) else None
+        if column is None or column not in added_up(table):
+            return None
+        return self._known(self._totals(table, column), buys=False)
+
+    def _stand_in(self, measure: Measure, relation: Relation, wanted: Finding) -> Measured | None:
         """What is known of the table that a question is about, where only a guess is wanted."""
         tables = [each for each in capped(self.keeper.policy) if each.name in relation.tables]
         if not self.guesses or len(tables) != 1:
             return None
-        column = _column(measure.value, tables[0]) if isinstance(measure, Sum) else None
         if not isinstance(measure, Sum):
-            return self._known(self._rows(tables[0].name), buys=False)
-        if column is None or column not in added_up(tables[0]):
-            return None
-        return self._known(self._totals(tables[0], column), buys=False)
+            found = self._known(self._rows(tables[0].name), buys=False)
+        else:
+            column = _column(measure.value, tables[0])
+            if column is None or column not in added_up(tables[0]):
+                return None
+            found = self._known(self._totals(tables[0], column), buys=False)
+        return None if found is None else as_if_at(found, wanted.histogram.query.asked.amount)
 
     def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
@@ -403,9 +431,10 @@ def _fitted(
     rows: int,
     *,
     trusted: bool,
+    whole: Measured | None,
 ) -> Measure:
     """A measure at the cap with the least error; where the declared one is `trusted`, nobody is taken to have
-    more rows."""
+    more rows. Of the `whole` of a table it may be known how much people have."""
     if isinstance(measure, PersonCount):
         found = best(histogram, noise, groups, size)
         if found is None:
@@ -416,30 +445,35 @@ def _fitted(
         times = step / measure.clamp.step
         most = int(MOST_ROWS_PER_PERSON * max(map(abs, measure.row)) / times)
         declared = math.ceil(measure.cap / times) if trusted else None
-        found = best(histogram, noise, groups, min(most, CAP), declared)
+        signed = measure.row[0] < 0 < measure.row[1]
+        found = best(histogram, noise, groups, min(most, CAP), declared, whole, signed=signed)
         if found is None or found[1] is None:
             return measure
         return replace(measure, rows=MOST_ROWS_PER_PERSON, limit=math.ceil(found[0] * times), cut=found[1])
     if not isinstance(measure, Moments):
         return measure
     declared = measure.rows if trusted else None
-    found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), declared)
+    found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), declared, whole)
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
 
 
-def _size(measure: Measure, histogram: Measured) -> Size | None:
+def _size(measure: Measure, histogram: Measured, groups: int, whole: Measured | None) -> Size | None:
     """About how much there is of what a measure adds up, under its cap, by a histogram of it."""
-    found = seen(histogram)
+    found = seen(histogram, whole)
     if found is None:
         return None
+    times, cap = 1.0, math.inf
     if isinstance(measure, PersonCount):
-        return Size(found.kept(measure.groups))
-    if isinstance(measure, Moments):
-        return Size(found.kept(measure.rows or 1))
-    if not isinstance(measure, Sum) or measure.row[0] < 0:
+        cap = measure.groups
+    elif isinstance(measure, Moments):
+        cap = measure.rows or 1
+    elif isinstance(measure, Sum) and measure.row[0] >= 0:
+        times = float(_step(measure) / measure.clamp.step)
+        cap = math.inf if measure.limit is None else measure.limit / times
+    else:
         return None  # of what has both signs it is not known how much is left
-    times = float(_step(measure) / measure.clamp.step)
-    return Size(found.kept(math.inf if measure.limit is None else measure.limit / times) * times)
+    off = 0.0 if cut_of(measure) is None else likely_off(found, cap, groups)
+    return Size(found.kept(cap) * times, off=off)
 
 
 def _step(measure: Sum) -> Fraction:

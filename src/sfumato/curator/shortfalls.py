@@ -42,6 +42,7 @@ NANO = 1e-9
 # of averages whose rows and totals are known: how often people with many rows are taken to be different, by
 # how much of the mean (one standard deviation), and how well it must be known to say so
 DIFFERENT, BY, KNOWN = 0.3, 0.5, 0.3
+HALF = 0.5
 OTHERS = 0.05  # of the rows may be missing in the groups, or have no value
 
 
@@ -96,7 +97,7 @@ def settled_cut(cut: Shortfall, cells: Sequence[int], one: int, noise: Line, gro
     """What is added to the values of rows, by the mean they have under the cap and the one that is known.
 
     That people with many rows are different is likely if both lie apart by more than either may be off:
-    the mean of what is then believed, and its deviation, of a law that is a point or normal.
+    the median of what is then believed, of a law that is a point or normal, and its deviation around that.
     """
     (low, high), off = cells, math.sqrt(groups) * noise_deviation(noise)
     rows = (low + high) / one
@@ -113,8 +114,9 @@ def settled_cut(cut: Shortfall, cells: Sequence[int], one: int, noise: Line, gro
     other = (1 - DIFFERENT) * math.exp(-((apart / unsure) ** 2) / 2) / unsure
     chance = surely / (surely + other) if surely + other else 1.0
     share = (BY / wide) ** 2
-    back = chance * share * apart
-    squares = chance * (share * unsure**2 + (share * apart) ** 2) - back**2
+    # as long as it is rather not so, nothing is added, but it may be so
+    back = share * apart if chance > HALF else 0.0
+    squares = chance * (share * unsure**2 + (share * apart - back) ** 2) + (1 - chance) * back**2
     wrong = math.sqrt(max(squares, 0.0)) / max(1 + back, KNOWN)
     return replace(cut, back=round(back / NANO), wrong=round(wrong / NANO), kind=CUT_MEANS)
 
