@@ -81,12 +81,13 @@ _LATER = {
         "sfumato.cli.measure",
         "Measure how much people have, on the owner's account, before a question does.",
     ),
+    "plan": ("sfumato.cli.plan", "Divide one price among many questions, and ask them all."),
     "tune": ("sfumato.cli.tune", "Choose caps privately, once, for all later questions."),
     "init": ("sfumato.cli.start", "Write a policy from the schema of a database; rows are not read."),
 }
 
 
-CHARGING = ("sql", "measure", "tune", "shell", "demo", "serve")  # commands that may charge something
+CHARGING = ("sql", "measure", "plan", "tune", "shell", "demo", "serve")  # commands that may charge something
 
 
 class Friendly(click.Command):

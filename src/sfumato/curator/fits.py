@@ -237,7 +237,7 @@ def likely_off(found: Holdings, cap: float, groups: int) -> float:
     lost, off = found.lost(cap), found.deviation(cap)
     sure = off * lost / math.hypot(off, lost) if lost else 0.0
     bias = APART * lost + min(found.unseen(cap), lost)
-    apart = (found.lost(cap, 2) + found.unseen(cap, 2)) * max(groups - 1, 0)
+    apart = found.lost(cap, 2) * max(groups - 1, 0) / 4  # if half of what each has is in one group
     return math.sqrt(sure**2 + bias**2 + apart) / max(found.kept(cap), found.unit)
 
 

@@ -47,6 +47,7 @@ AT_95 = Fraction(1, 20)
 TWICE = 2.0  # deviations that 95% of errors are within, about
 SHARE = 0.2  # of what is half way between its bounds, a share is likely this part
 DENSE = 2.5  # parts of itself by which a value moves with its rank, as part of all ranks
+USUAL = 0.2  # of the ranks that a quantile may be off by for the worst of data, it usually is
 FROM_NOISE = ""  # noise alone decides
 FROM_TABLES = "by what was measured of its tables"
 FROM_SIZES = "by the number of rows that the policy declares"
@@ -219,7 +220,7 @@ def _rank_error(chosen: Chosen, question: Foreseen) -> float:
     ranks = step.mechanism.off(chosen.place, AT_95) / measure.whole
     size = None if question.size is None else question.size(measure)
     rows = size.amount / max(question.plan.size, 1) if size is not None else float(EXAMPLE)
-    return min(DENSE * float(ranks) / max(rows, 1.0), 10.0)
+    return min(DENSE * USUAL * float(ranks) / max(rows, 1.0), 10.0)
 
 
 def _has_size(expression: Expression, errors: Errors, basis: str) -> bool:

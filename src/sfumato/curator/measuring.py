@@ -110,6 +110,7 @@ class Fits:
     guesses: bool = False  # whether a table's histogram stands in for one of its own that is not bought
     given: Mapping[str, Measured] | None = None  # own histograms, where they are paid apart from the question
     own: dict[str, Question] = field(default_factory=dict)  # those that it would have
+    stands: dict[object, Measured] = field(default_factory=dict)  # what is guessed for them
 
     def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
         """How a question is asked with caps that fit; None as long as nothing is known that helps. Without
@@ -162,7 +163,7 @@ class Fits:
             rows = _lifted(relation).rows or MOST_ROWS_PER_PERSON
             whole = self._whole_of(measure, wanted[measure], relation)
             fits = _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted, whole=whole)
-            sizes[fits] = _size(fits, histogram, groups, whole)
+            sizes[fits] = _size(fits, histogram, groups, whole, self.stands.get(measure))
             return fits
 
         return Way(policy, _measuring(self.keeper, fitted), rest, sizes.get)
@@ -350,7 +351,10 @@ class Fits:
             if column is None or column not in added_up(tables[0]):
                 return None
             found = self._known(self._totals(tables[0], column), buys=False)
-        return None if found is None else as_if_at(found, wanted.histogram.query.asked.amount)
+        if found is None:
+            return None
+        self.stands[measure] = found
+        return as_if_at(found, wanted.histogram.query.asked.amount)
 
     def _known(self, source: Finding, *, buys: bool = True) -> Measured | None:
         """What was released of it: of a table about the data as they are or once were, at any price."""
@@ -457,8 +461,11 @@ def _fitted(
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
 
 
-def _size(measure: Measure, histogram: Measured, groups: int, whole: Measured | None) -> Size | None:
-    """About how much there is of what a measure adds up, under its cap, by a histogram of it."""
+def _size(
+    measure: Measure, histogram: Measured, groups: int, whole: Measured | None, guess: Measured | None
+) -> Size | None:
+    """About how much there is of what a measure adds up, under its cap, by a histogram of it; or by a better
+    one that was the `guess`."""
     found = seen(histogram, whole)
     if found is None:
         return None
@@ -473,6 +480,9 @@ def _size(measure: Measure, histogram: Measured, groups: int, whole: Measured | 
     else:
         return None  # of what has both signs it is not known how much is left
     off = 0.0 if cut_of(measure) is None else likely_off(found, cap, groups)
+    if guess is not None and (better := seen(guess)) is not None:  # people that the histogram will not see
+        off = math.hypot(off, max(better.lost(cap) - found.lost(cap), 0.0) / max(better.kept(cap), 1.0))
+        found = better
     return Size(found.kept(cap) * times, off=off)
 
 

@@ -41,8 +41,8 @@ RAREST = 1e-12
 NANO = 1e-9
 # of averages whose rows and totals are known: how often people with many rows are taken to be different, by
 # how much of the mean (one standard deviation), and how well it must be known to say so
-DIFFERENT, BY, KNOWN = 0.3, 0.5, 0.3
-HALF = 0.5
+DIFFERENT, BY, KNOWN = 0.3, 0.5, 0.15
+SURELY = 0.6  # so likely it must be that they are different, before averages are made right
 OTHERS = 0.05  # of the rows may be missing in the groups, or have no value
 
 
@@ -115,7 +115,7 @@ def settled_cut(cut: Shortfall, cells: Sequence[int], one: int, noise: Line, gro
     chance = surely / (surely + other) if surely + other else 1.0
     share = (BY / wide) ** 2
     # as long as it is rather not so, nothing is added, but it may be so
-    back = share * apart if chance > HALF else 0.0
+    back = share * apart if chance > SURELY else 0.0
     squares = chance * (share * unsure**2 + (share * apart - back) ** 2) + (1 - chance) * back**2
     wrong = math.sqrt(max(squares, 0.0)) / max(1 + back, KNOWN)
     return replace(cut, back=round(back / NANO), wrong=round(wrong / NANO), kind=CUT_MEANS)
