@@ -22,6 +22,8 @@ ratio is that mean over the oracle's. Bars:
   taxi_E       error in percent of the filtered count of the taxi table at epsilon E
   covered      intervals at 95% that hold the truth: of counts and sums, and of averages and shares
   wide         half an interval over the error, in the median over questions
+  plan_N       the worst error of all questions of a table as `db.plan` divides the same price, over the worst of
+               an even split: the mean of shop and taxi
   peers_N      questions of those that a peer answers where the error is at most 1.1 times the better peer's
 """
 
@@ -91,6 +93,8 @@ OF_FLOATS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 OPERATORS = {"<=": float.__le__, ">=": float.__ge__}
 WORLDS = {each.name: each for each in (SHOP, TAXI, ADULT_CENSUS, *SHAPES)}
 SLOWEST = ("many_places", "shop", "taxi")  # begun first, so that no process is left with them at the end
+PLANNED = {"planned shop": "shop", "planned taxi": "taxi"}  # tables whose questions are planned together
+PLAN_BARS = {"3": 0.65, "1": 0.75}
 FILTERED = "filtered"  # the table of one question, at prices of its own
 MEMORY = Path("/dev/shm")  # where ledgers need not wait for a disk, if there is such a place
 PRINTED = 1000  # plans that are remembered as they were printed
@@ -203,6 +207,19 @@ class World:
                 for each in self.skewed.questions:
                     rows = db.sql(each.sql, epsilon=f"{float(price):.9f}").release().exact()
                     self.shown[each.name] = score(found[each.name], rows, self.truths[each.name])
+        return found
+
+    def planned(self, total: str, runs: int) -> dict[str, Scored]:
+        """All questions as one plan, which costs what they cost together in an even split."""
+        found = {each.name: Scored(each) for each in self.skewed.questions}
+        price = Fraction(total) * (100 - SHARE) / 100 / QUESTIONS * len(self.skewed.questions)
+        for _ in range(runs):
+            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                db = self.opened(Path(folder), total, share=SHARE)
+                asked = [each.sql for each in self.skewed.questions]
+                releases = db.plan(asked, epsilon=f"{float(price):.9f}").release()
+                for each, release in zip(self.skewed.questions, releases, strict=True):
+                    score(found[each.name], release.exact(), self.truths[each.name])
         return found
 
     def oracle(self, question: SkewedQuestion, total: str, draws: int) -> float:
@@ -372,7 +389,7 @@ class Line:
 
     def __str__(self) -> str:
         head = f"  {self.world:18s} {self.total:>4s}  {self.ours.question.name:22s}"
-        if self.world == FILTERED:
+        if self.world == FILTERED or self.world in PLANNED:
             return f"{head}  ours {100 * self.ours.error:6.2f}%  covered {self.ours.covered:4.0%}"
         parts = [f"{name} {100 * error:6.2f}%" for name, error in self.errors.items()]
         parts += [f"ratio {self.ratio:5.2f}", f"covered {self.ours.covered:4.0%}"]
@@ -415,7 +432,8 @@ class Line:
     def read(cls, text: str) -> Line:
         """What was saved."""
         found = json.loads(text)
-        world = TAXI if found["world"] == FILTERED else WORLDS[found["world"]]
+        here = "taxi" if found["world"] == FILTERED else PLANNED.get(found["world"], found["world"])
+        world = WORLDS[here]
         (question,) = (each for each in world.questions if each.name == found["question"])
         peers = {name: Peered(**each) for name, each in found["peers"].items()}
         ours = Scored(question, **found["ours"])
@@ -439,7 +457,7 @@ def joined(lines: Iterable[Line]) -> list[Line]:
         default, peers = first.default + line.default, first.peers or line.peers
         oracle = first.oracle or line.oracle
         found[line.name] = replace(first, ours=ours, default=default, oracle=oracle, peers=peers)
-    order = [*WORLDS, FILTERED]
+    order = [*WORLDS, FILTERED, *PLANNED]
     asked = (line for line in found.values() if line.ours.errors)  # of others peers alone were asked
     return sorted(asked, key=lambda line: order.index(line.world))
 
@@ -482,6 +500,14 @@ def filtered(folder: Path, runs: int) -> list[Line]:
     return lines
 
 
+def planned_together(name: str, folder: Path, runs: int) -> list[Line]:
+    """All questions of a table as one plan."""
+    world = World(WORLDS[PLANNED[name]], folder)
+    lines = [Line(name, total, each) for total in PLAN_BARS for each in world.planned(total, runs).values()]
+    world.close()
+    return lines
+
+
 def task(name: str, runs: int, peer_runs: int) -> tuple[list[str], float]:
     """What is found of a table by us or by peers, as it is saved, and its seconds; in another process."""
     start = time.monotonic()
@@ -494,6 +520,8 @@ def task(name: str, runs: int, peer_runs: int) -> tuple[list[str], float]:
             folder = Path(made)
             if name == FILTERED:
                 lines = filtered(folder, runs)
+            elif name in PLANNED:
+                lines = planned_together(name, folder, max(runs // 3, 2))
             elif peer_runs:
                 lines = beside(WORLDS[name], folder, TOTALS, peer_runs)
             else:
@@ -514,7 +542,7 @@ def run(names: list[str], runs: int, peer_runs: int, jobs: int, save: Path | Non
     if peer_runs:
         for peer in PEERS:
             peer.python()  # installed before several processes would do it
-        without = (FILTERED, ADULT_CENSUS.name)  # asked already; and nothing is to be capped
+        without = (FILTERED, *PLANNED, ADULT_CENSUS.name)  # asked already; and nothing is to be capped
         todo += [(name, 0, peer_runs) for name in names if name not in without]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(task, *each): each for each in todo}
@@ -541,7 +569,8 @@ def bars(lines: list[Line]) -> list[Bar]:
     """What is held to a bar."""
     found: list[Bar] = []
     alone = [line for line in lines if line.world == FILTERED]
-    lines = [line for line in lines if line.world != FILTERED]
+    together = [line for line in lines if line.world in PLANNED]
+    lines = [line for line in lines if line.world != FILTERED and line.world not in PLANNED]
     shapes = {each.name for each in SHAPES}
     for total in dict.fromkeys(line.total for line in lines):
         here = [line for line in lines if line.total == total]
@@ -561,6 +590,7 @@ def bars(lines: list[Line]) -> list[Bar]:
     wanted = [line for line in lines if line.ours.question.what != "people"]
     worse = [line.ours.error > 1.1 * line.before for line in wanted]
     points = [100 * (line.ours.error - line.before) for line in wanted if line.total == "3"]
+    found += _plan_bars(together, lines)
     if not wanted:
         return found + _filtered_bars(alone)
     found += [("worse", sum(worse) / max(len(worse), 1), "<=", 1 / 6)]
@@ -572,6 +602,21 @@ def bars(lines: list[Line]) -> list[Bar]:
     widths = [line.ours.width for line in wanted]
     found.append(("wide", statistics.median(widths), "<=", 10.0))
     return found + _filtered_bars(alone)
+
+
+def _plan_bars(together: list[Line], lines: list[Line]) -> list[Bar]:
+    """The worst of the questions of a plan, over the worst of an even split."""
+    found: list[Bar] = []
+    for total, most in PLAN_BARS.items():
+        parts = []
+        for name, world in PLANNED.items():
+            ours = [line.ours.error for line in together if (line.world, line.total) == (name, total)]
+            even = [line.ours.error for line in lines if (line.world, line.total) == (world, total)]
+            if ours and even:
+                parts.append(max(ours) / max(even))
+        if parts:
+            found.append((f"plan_{total}", statistics.mean(parts), "<=", most))
+    return found
 
 
 def _filtered_bars(lines: Iterable[Line]) -> list[Bar]:
@@ -604,6 +649,7 @@ def main() -> int:
             print(*lines, sep="\n")
         else:
             names = [*given.only, *([FILTERED] if "taxi" in given.only else [])]
+            names += [name for name, world in PLANNED.items() if world in given.only]
             lines = run(names, given.runs, given.peers, given.jobs, given.save)
         for line in lines:
             if line.peers:

@@ -108,8 +108,7 @@ def seen(measured: Measured, whole: Measured | None = None) -> Holdings | None:
     if not is_found or not top:  # nobody, or nobody who has anything
         return None
     all_ = None if whole is None else seen(whole)
-    if all_ is not None:
-        return _as_part(people, unit, top, all_)
+    part = None if all_ is None else _as_part(people.copy(), unit, top, all_)
     doubt = np.zeros(len(people))
     noise, mass, off = 2 * unit**2, max(people[top], 0.0), math.sqrt(2) * unit
     left = min(FALLING, mass / max(people[top - 1], unit) / STEEPER)
@@ -122,11 +121,16 @@ def seen(measured: Measured, whole: Measured | None = None) -> Holdings | None:
         left = min(left, (mass + off) / before)
         people[k], doubt[k] = mass, off
     people[top + 1 + LONG :] = 0
+    if part is not None:  # it may be so or so
+        people, doubt = (np.maximum(*both) for both in ((people, part[0]), (doubt, part[1])))
     return Holdings(people, doubt, nodes(len(people)), unit, top)
 
 
-def _as_part(people: NDArray[np.float64], unit: float, top: int, whole: Holdings) -> Holdings:
-    """The same, where rows are likely some of those of a table, as if each was taken with the same chance."""
+def _as_part(
+    people: NDArray[np.float64], unit: float, top: int, whole: Holdings
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The people beyond the last node that is believed, and the deviation, where rows are likely some of
+    those of a table, as if each was taken with the same chance."""
     there, doubt, noise = float(people[1 : top + 1].sum()), np.zeros(len(people)), 2 * unit**2
     low, high = 1e-9, 1.0
     for _ in range(60):  # with the chance at which so many people have any
@@ -142,7 +146,7 @@ def _as_part(people: NDArray[np.float64], unit: float, top: int, whole: Holdings
         doubt[k] = math.sqrt(noise * spread / (noise + spread))
         last = k
     people[last + 1 :] = 0
-    return Holdings(people, doubt, nodes(len(people)), unit, top)
+    return people, doubt
 
 
 def held_at(k: int) -> float:
