@@ -22,7 +22,7 @@ ratio is that mean over the oracle's. Bars:
   taxi_E       error in percent of the filtered count of the taxi table at epsilon E
   covered      intervals at 95% that hold the truth: of counts and sums, and of averages and shares
   wide         half an interval over the error, in the median over questions
-  plan_N       the worst error of all questions of a table as `db.plan` divides the same price, over the worst of
+  plan_N       the worst error of the questions of a table as `db.plan` divides the same price, over that of
                an even split: the mean of shop and taxi
   peers_N      questions of those that a peer answers where the error is at most 1.1 times the better peer's
 """

@@ -231,17 +231,18 @@ def _has_size(expression: Expression, errors: Errors, basis: str) -> bool:
     if basis == FROM_NOTHING:
         return False
     match expression:
-        case Weighted():
-            measures = [errors.measures[each.measure] for each in _released(expression)]
-            return all(isinstance(each, (PersonCount, Sum)) or _is_count(each) for each in measures)
+        case Weighted(terms):
+            measures = {errors.measures[each.measure] for _, each in terms}
+            is_rows = len({weight for weight, _ in terms}) == 1  # in whatever cells they are
+            return all(isinstance(each, (PersonCount, Sum)) or _counts(each, is_rows) for each in measures)
         case Mean():
             cuts = [errors.cut(each.measure) for each in _released(expression)]
             return all(each is not None and (each.rows or each.kind == CUT_VALUES) for each in cuts)
     return False
 
 
-def _is_count(measure: Measure) -> bool:
-    return isinstance(measure, Moments) and not measure.degree
+def _counts(measure: Measure, is_rows: bool) -> bool:
+    return isinstance(measure, Moments) and (not measure.degree or is_rows)
 
 
 def _near(error: float) -> float | None:

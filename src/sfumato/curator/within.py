@@ -209,7 +209,9 @@ def wishes(wished: Within) -> list[Wish]:
         pairs = []
         for each in parts:
             name, sign, error = each.rpartition("=")
-            pairs.append((name.strip() if sign else "", error.strip()))
+            if sign and not name.strip():
+                raise InvalidParameter("within", text, EXAMPLES)
+            pairs.append((name.strip(), error.strip()))
     if not pairs or len({name for name, _ in pairs}) != len(pairs):
         raise InvalidParameter("within", _shown(wished), EXAMPLES)
     return [_wish(name, error, wished) for name, error in pairs]
