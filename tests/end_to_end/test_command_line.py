@@ -603,6 +603,37 @@ def test_prepare_writes_a_copy_and_the_policy_and_is_used(clinic: Path) -> None:
     assert "sfumato prepare clinic.toml" in refused
 
 
+def test_the_owner_measures_and_analysts_ask_by_error_and_by_plan(clinic: Path) -> None:
+    run(*INIT, folder=clinic)
+    count = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    early = run("sql", "clinic.toml", count, "--within", "200", folder=clinic, code=1)
+    assert "sfumato measure" in early.stderr
+    told = run("measure", "clinic.toml", folder=clinic)
+    assert re.search(r"visits: rows +0\.05 +\d", told.stdout)
+    found = json.loads(run("measure", "clinic.toml", "--anew", "--json", folder=clinic).stdout)
+    assert [each["receipt"] for each in found["measured"]] == [None] * 3
+    explained = run("explain", "clinic.toml", count, "--within", "20%", "--most", "1", folder=clinic)
+    assert "within         20%: epsilon 0." in explained.stdout
+    asked = run("sql", "clinic.toml", count, "--within", "20%", "--most", "1", folder=clinic)
+    assert asked.stderr.startswith("Within 20%: epsilon 0.")
+    assert "Asked within 20%" in asked.stdout
+    (clinic / "board.sql").write_text(f"-- two\n{count};\nSELECT ward, AVG(age) FROM visits GROUP BY ward;\n")
+    left = json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)["left"]
+    price = ["-e", "0.2"]
+    planned = run("plan", "clinic.toml", "board.sql", *price, "--weights", "1,2", folder=clinic)
+    assert "Costs epsilon 0.2 when released. No row was read." in planned.stdout
+    assert json.loads(run("budget", "clinic.toml", "--json", folder=clinic).stdout)["left"] == left
+    released = run("plan", "clinic.toml", "board.sql", *price, "--release", folder=clinic)
+    assert released.stdout.count("  ward  ") == 2
+    again = json.loads(
+        run("plan", "clinic.toml", "board.sql", *price, "--release", "--json", folder=clinic).stdout
+    )
+    assert [each["charged"] for each in again["releases"]] == ["0", "0"]
+    assert "give one number" in run(
+        "plan", "clinic.toml", "board.sql", *price, "--weights", "1", folder=clinic, code=1
+    ).stderr  # fmt: skip
+
+
 def test_a_question_can_pay_for_its_caps(clinic: Path) -> None:
     run(*INIT, folder=clinic)
     sql = "SELECT COUNT(*) FROM visits"

@@ -112,6 +112,16 @@ def test_a_database_here_and_one_behind_a_server_have_one_face(
     assert paid[0] == there[0]
 
 
+def test_an_error_is_sent_as_it_is_written(database: client.RemoteDatabase) -> None:
+    question = database.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 31", within=50)
+    assert question.explain().as_dict()["within"].startswith("± 50: epsilon")
+    release = question.release()
+    assert release.cost.amount > 0
+    assert question.release().cost.amount == 0
+    again = database.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 31", within={"n": 50})
+    assert again.release().cost.amount == 0
+
+
 def test_budget_history_and_schema(server: Server, database: client.RemoteDatabase) -> None:
     before = database.budget
     database.sql("SELECT COUNT(*) AS n FROM patients WHERE age > 17", epsilon="3").release()

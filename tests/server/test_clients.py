@@ -217,6 +217,17 @@ def test_psql_asks_and_is_told_cost_and_error(server: Server) -> None:
     assert "HINT:  SET sfumato.intervals = 'on'" in told.stderr
 
 
+def test_psql_asks_for_an_error_instead_of_a_price(server: Server) -> None:
+    asked = fresh()
+    told = psql(server, "SET sfumato.within = '20'", asked)
+    assert near(float(told.stdout))
+    assert "Charged epsilon 0." in told.stderr
+    both = psql(server, "SET sfumato.epsilon = '0.5'", "SET sfumato.within = '20'", asked)
+    assert "Free: answered from receipt" in both.stderr
+    wrong = psql(server, "SET sfumato.within = 'x'")
+    assert 'write an error such as 50 or "2%"' in wrong.stderr
+
+
 def test_psql_shows_the_ends_of_intervals(server: Server) -> None:
     found = lines(server, "SET sfumato.intervals = on", BY_REGION)
     assert [row[0] for row in found] == ["east", "north", "south", "west"]

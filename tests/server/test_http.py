@@ -485,6 +485,40 @@ def test_a_batch_is_one_charge_and_free_the_second_time(quick: Server) -> None:
         assert call(quick, "POST", BATCH, token, {"questions": wrong}).error == (400, "Malformed")
 
 
+def test_an_error_is_asked_for_instead_of_a_price(quick: Server) -> None:
+    token, sql = quick.tokens["ana"], COUNT + " WHERE age > 21"
+    before = float(spent(quick, token))
+    told = call(quick, "POST", EXPLAIN, token, {"sql": sql, "within": 5}).json
+    assert told["within"].startswith("± 5: epsilon 0.")
+    assert float(spent(quick, token)) == before
+    headers = {"Idempotency-Key": "within five"}
+    first = call(quick, "POST", RELEASE, token, {"sql": sql, "within": 5}, headers)
+    (row,) = first.json["rows"]
+    assert (row["n_high"] - row["n_low"]) / 2 <= 5.1
+    assert first.json["charged"] == told["epsilon"]
+    for body, more in (({"within": 5}, headers), ({"within": "6"}, {}), ({"within": 5, "most": "1"}, {})):
+        again = call(quick, "POST", RELEASE, token, {"sql": sql, **body}, more)
+        assert (again.json["charged"], again.json["rows"]) == ("0", [row])
+    # of what ana has paid for, nobody else is told
+    eve, relative = quick.tokens["eve"], {"sql": sql, "within": "50%"}
+    assert call(quick, "POST", EXPLAIN, token, relative).status == 200
+    assert call(quick, "POST", EXPLAIN, eve, relative).error == (422, "InvalidParameter")
+    refused = [
+        {"sql": sql, "within": 5, "epsilon": "1"},
+        {"sql": sql, "within": 1e-9},
+        {"sql": sql, "within": "x"},
+        {"sql": sql, "within": 5, "most": "0"},
+        {"sql": COUNT + " WHERE age > 22", "within": 1, "most": "0.001"},
+        {"sql": sql, "epsilon": "1", "most": "1"},
+    ]
+    for each in refused:
+        assert call(quick, "POST", RELEASE, token, each).error == (422, "InvalidParameter"), each
+    batch = {"questions": [{"sql": sql, "within": 5}]}
+    assert call(quick, "POST", BATCH, token, batch).error == (422, "InvalidParameter")
+    assert call(quick, "POST", RELEASE, token, {"sql": sql, "within": 7}, headers).error == (409, "KeyReused")
+    assert float(spent(quick, token)) == pytest.approx(before + float(told["epsilon"]))
+
+
 @pytest.mark.parametrize(
     ("sql", "kind", "marked"),
     [
