@@ -7,6 +7,7 @@ import datetime
 import html
 import io
 import math
+import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,7 +19,7 @@ from sfumato.budget.ledger.subjects import counts
 from sfumato.curator import show
 from sfumato.curator.calibrate import count_within
 from sfumato.curator.repairs import WRONG, was_wrong
-from sfumato.curator.tables import MEASURE
+from sfumato.curator.tables import ANEW, MEASURE
 from sfumato.mechanisms.guarantee import FINER, decimal
 from sfumato.queries.sensitivity import derive
 from sfumato.queries.statement import parse
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, EDGE = 640, 320, 48  # of the picture
 SHOWN = 16  # letters of the head
+NO_QUESTIONS = (f"{MEASURE} ", f"{ANEW} ", "tune ", "caps that fit ")  # what is spent on caps
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,6 +52,7 @@ class Budget:
     worth: str = field(default="")  # what is left, in the words of somebody who counts
     was_wrong: Callable[[Entry], bool] = lambda _: False  # whether a question was read wrongly once
     bound: str = field(default="")  # which other policy on the same ledger gives less, in words
+    as_before: str = field(default="")  # how many questions are left of the price of those so far, in words
     measuring: str = field(default="")  # what of the owner's share for measuring is spent, in words
     units: tuple[
         tuple[str, Units], ...
@@ -111,6 +114,7 @@ class Budget:
             **({"delta": self._deltas()} if self.total.delta else {}),
             "worth": self.worth,
             "bound": self.bound,
+            "as_before": self.as_before,
             "measuring": self.measuring,
             "head": self.head,
             "by_analyst": {name: decimal(spent.amount) for name, spent in self.by_analyst().items()},
@@ -188,7 +192,7 @@ class Budget:
             deltas = self._deltas()
             lines.append(f"  delta {deltas['spent']} of {deltas['total']} spent, {deltas['left']} left")
         lines += show.paragraphs(
-            [each for each in (self.worth, self.measuring, self.bound, self._apart()) if each]
+            [each for each in (self.worth, self.as_before, self.measuring, self.bound, self._apart()) if each]
         )
         if len(self.by_analyst()) > 1 or self.shares:
             lines += ["", self._people()]
@@ -296,8 +300,27 @@ def budget_of(keeper: Keeper) -> Budget:
     spent, limit = ledger.spent, ledger.limit
     facts = (spent, ledger.history(), ledger.shares(), ledger.head, _good_for(policy, limit.minus(spent)))
     others = {called(unit, policy): apart([unit], policy) for unit in units_of(policy)}
-    more = (keeper.said.bound, _measured(keeper), tuple(others.items()) if policy.units else ())
+    told = (keeper.said.bound, _as_before(keeper, facts[1]), _measured(keeper))
+    more = (*told, tuple(others.items()) if policy.units else ())
     return Budget(policy.name, limit, *facts, lambda entry: was_wrong(entry, keeper.names), *more)
+
+
+def _as_before(keeper: Keeper, history: Iterable[Entry]) -> str:
+    """How many more questions there are of the price of those that were asked: by whoever asks now."""
+    theirs = [
+        entry.price.amount
+        for entry in history
+        if entry.database == keeper.policy.name and entry.analyst == (keeper.analyst or entry.analyst)
+        if entry.price.amount and not entry.question.startswith(NO_QUESTIONS)
+    ]
+    if not theirs:
+        return ""
+    usual = statistics.median_low(theirs)
+    many = math.floor(keeper.left.amount / usual)
+    return (
+        f"At the usual price of the questions so far, {keeper.left.of(usual, Fraction(0))}: "
+        f"{f'about {many:,d}' if many else 'none'} more."
+    )
 
 
 def _measured(keeper: Keeper) -> str:

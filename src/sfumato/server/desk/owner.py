@@ -58,7 +58,8 @@ def schema(policy: Policy) -> dict[str, Any]:
 
 def budget(database: Database, person: Person) -> dict[str, Any]:
     """Total, spent, left; what an analyst sees of it is what concerns her."""
-    facts = database.budget.as_dict()
+    asker = database.on_behalf_of(person.name) if person.role == "analyst" else database
+    facts = asker.budget.as_dict()
     facts.pop("history")
     left = database.ledger.left_for(person.name)
     if person.role == "analyst":
