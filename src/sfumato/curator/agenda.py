@@ -13,11 +13,12 @@ The second charge depends on the first release, and the ledger adds both up.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sfumato.budget.ledger.shares import of
 from sfumato.curator import show, texts
 from sfumato.curator.asked import shown
 from sfumato.curator.batch import Batch
@@ -31,25 +32,30 @@ from sfumato.curator.tuning import as_measured
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken
 from sfumato.mechanisms.guarantee import decimal
 from sfumato.queries import notation
+from sfumato.queries.declared import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sfumato.curator.forecast import Forecast
     from sfumato.curator.keeper import Keeper
     from sfumato.curator.question import Question
     from sfumato.mechanisms import Guarantee
     from sfumato.mechanisms.guarantee import Number
-    from sfumato.queries.declared import Measured
     from sfumato.queries.statement import Statement
 
+    Tried = Callable[[int, int], tuple[float, tuple[str, ...]]]
     Knowledge = Mapping[str, Measured] | None  # own histograms, by what they are known by
 
 POWER = 3  # of an error: the larger, the more the worst question counts
-STEP = 1.25  # from one price that is tried to the next
-LEAST, MOST = 1 / 10, 0.8  # of an even share, and of all: the least and the most that a question may cost
+STEP = Fraction(5, 4)  # from one price that is tried to the next
+AHEAD = 3  # steps that are looked ahead
+LEAST, MOST = Fraction(1, 10), 0.8  # of an even share, and of all: the least and most a question may cost
+LARGEST = 1e6  # of an error, in parts of a number
 MOST_PLANNED = 200  # questions
 MEASURES, ANSWERS = "measures", "answers"  # the two charges, in their names
+NOTED = "agenda"  # notes in the ledger of what is measured for one, made before the charge
+TIMES, ENOUGH = 12, Fraction(101, 100)  # tries to divide all of the price, and how much may be left over
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
@@ -150,7 +156,8 @@ class Agenda:
         if len(self.weights) != count or any(each <= 0 for each in self.weights):
             told = f"give one number above 0 for each of the {count} questions"
             raise InvalidParameter("weights", ", ".join(map(str, self.weights)), told)
-        questions = [self._asked(i, self.even, None)[0] for i in range(count)]
+        check_least(self.database.policy, [self.price])
+        questions = self._questions
         for each in questions:
             if each.plan.beside or not each.stands_alone:
                 told = "ask it separately: of its questions one may depend on the answer to another"
@@ -159,10 +166,15 @@ class Agenda:
                 told = "leave it out: it shows nothing of the data, and is free"
                 raise InvalidParameter("questions", texts.told(each.sql), told)
         if len({each.sense for each in questions}) < count:
-            told = "give each question once: a repetition is free"
+            told = "give each once, also where only what is made of the release differs: a repetition is free"
             raise InvalidParameter("questions", "one of them twice", told)
         if len({each.dialect for each in questions}) > 1:
             raise InvalidParameter("questions", "in two dialects", "write all of them in one")
+
+    @property
+    def _questions(self) -> list[Question]:
+        """The questions, as they are known: at whatever price."""
+        return [self._asked(i, self.even, None)[0] for i in range(len(self.statements))]
 
     # What it will come to -----------------------------------------------------------------------------
 
@@ -188,7 +200,7 @@ class Agenda:
     @property
     def is_paid(self) -> bool:
         """Whether it was released before: then it is free."""
-        return self._answers([each.question for each in self.items]).stored() is not None
+        return self._answers(self._questions).stored() is not None
 
     def as_dict(self) -> dict[str, Any]:
         """The same facts for programs."""
@@ -230,40 +242,72 @@ class Agenda:
 
     def release(self) -> Releases:
         """Spend the price and get all the numbers; the same list at the same price again is free."""
-        questions = [each.question for each in self.items]
-        answers = self._answers(questions)
-        if (stored := answers.stored()) is not None:
-            return Releases(shown(self.database, stored))
-        self._check_affordable()
-        self._buy_tables()
-        first = self._first(self._divided(self.price, None))
-        known: dict[str, Measured] = {}
-        rest = self.price
-        if first:
-            measured = self._stage(MEASURES, first, questions).answered()
-            ends = 0
-            for question, (_, query) in zip(first, measured.parts, strict=True):
-                drawn = measured.drawn[ends : ends + len(query.steps)]
-                known[question.key] = as_measured(query.guarantee(), drawn[0])
-                ends += len(query.steps)
-            spent = sum((query.guarantee().amount for _, query in measured.parts), Fraction(0))
-            rest = rest.of(rest.amount - spent, rest.delta)
-        items = self._divided(rest, known)
-        return Releases(shown(self.database, self._answers([each.question for each in items]).answered()))
+        paid = self._answers(self._questions)
+        if paid.stored() is None and paid._waiting()[1] is None:
+            paid = self._answers([each.question for each in self._measured_and_divided()])
+        return Releases(shown(self.database, paid.answered()))
 
-    def _check_affordable(self) -> None:
+    def _measured_and_divided(self) -> tuple[Item, ...]:
+        """The questions at their prices, after what people have in them was measured."""
+        ledger, known = self.database.ledger, dict[str, Measured]()
+        noted, begun = self._noted(), False
+        if noted is None:
+            self._check_affordable(self.items, self.measured)
+            self._buy_tables()
+            items = self._divided(self.price, None)
+            first = self._first(items)
+            self._check_affordable(items, first)
+            if not first:
+                return items if not self.database.policy.measure else self._divided(self.price, known)
+            noted = {each.key: each.price.amount for each in first}
+            facts = {"version": ledger.data_version, "histograms": [[k, str(p)] for k, p in noted.items()]}
+            ledger.note(NOTED, facts, about=self._measures(()).key)
+            begun = True
+        first = self._histograms(noted)
+        if not begun and not ledger.charged(self._measures(()).key, version=ledger.data_version):
+            self._check_affordable((), first)  # it was noted, and no more
+        spent = sum(noted.values(), Fraction(0))
+        if len(first) == len(noted):  # else the policy has changed, and they say nothing any more
+            stored, ends = self._measures(first).answered(), 0
+            for question, (_, query) in zip(first, stored.parts, strict=True):
+                known[question.key] = as_measured(query.guarantee(), stored.drawn[ends])
+                ends += len(query.steps)
+        return self._divided(self.price.of(self.price.amount - spent, self.price.delta), known)
+
+    def _noted(self) -> dict[str, Fraction] | None:
+        """The histograms that were chosen for it before, and their prices; None if none were."""
+        ledger = self.database.ledger
+        for each in reversed(ledger.notes(NOTED, self._measures(()).key)):
+            if each["version"] == ledger.data_version:
+                return {key: Fraction(price) for key, price in each["histograms"]}
+        return None
+
+    def _histograms(self, noted: Mapping[str, Fraction]) -> tuple[Question, ...]:
+        """The same as questions, as far as they can be asked."""
+        possible: dict[str, Question] = {}
+        for i in range(len(self.statements)):
+            possible |= self._asked(i, self.even, None)[1].possible
+        return tuple(
+            replace(_repriced(possible[key], self.price.of(price, Fraction(0))), is_part=True)
+            for key, price in noted.items()
+            if key in possible
+        )
+
+    def _check_affordable(self, items: Sequence[Item], first: Sequence[Question]) -> None:
         """Refuse all of it before anything is spent, if it would be refused later."""
-        keeper, needed, left = self.database, self.price, self.database.left
-        check_least(keeper.policy, [needed])
-        questions = [each.question for each in self.items]
-        if first := self.measured:
-            stage = self._stage(MEASURES, first, questions)
-            if stage.stored() is not None or stage._waiting()[1] is not None:  # paid already
-                spent = sum((each.price.amount for each in first), Fraction(0))
-                needed = needed.of(needed.amount - spent, needed.delta)
-        if needed.amount > left.amount:
-            raise keeper.ledger.exceeded(repr(keeper.policy.name), needed, left, keeper.ledger.more)
-        if told := self._answers(questions).breaks:
+        keeper, left = self.database, self.database.left
+        needed = sum((each.price.amount for each in items), Fraction(0))
+        needed += sum((each.price.amount for each in first), Fraction(0))
+        if needed > self.price.amount:
+            told = "its histograms would take more than that. Ask fewer questions, or for more"
+            raise InvalidParameter(self.price.currency, decimal(self.price.amount), told)
+        if self.price.amount > left.amount:
+            share = of(keeper.analyst, {each.name: each for each, _ in keeper.ledger.shares()})
+            whose = repr(keeper.policy.name) if share is None else f"the share of {share.name!r}"
+            raise keeper.ledger.exceeded(whose, self.price, left, keeper.ledger.more)
+        answers = self._answers([each.question for each in items])
+        spend = (*answers.spend, *(step for each in first for step in each.query.spend))
+        if told := keeper.said.breaks(spend, answers.slack, answers.units):
             raise PromiseBroken(keeper.policy.name, str(self.price), str(left), told)
 
     def _buy_tables(self) -> None:
@@ -279,19 +323,26 @@ class Agenda:
                 except (BudgetExceeded, PromiseBroken):
                     return
 
+    def _measures(self, histograms: Sequence[Question]) -> Stage:
+        """The first charge: known by the questions, whatever is measured for them."""
+        return self._stage(MEASURES, histograms, self._questions)
+
+    def _answers(self, questions: Sequence[Question]) -> Stage:
+        """The second: what is least for a question was checked for all of it."""
+        return self._stage(
+            ANSWERS, [replace(each, again=None, before=(), is_part=True) for each in questions], questions
+        )
+
     def _stage(self, name: str, parts: Sequence[Question], questions: Sequence[Question]) -> Stage:
         """One charge, known by all questions of the agenda."""
         total = [self.price.currency, str(self.price.amount), *map(str, self.weights)]
         return Stage(
             self.database,
-            tuple(parts),
+            tuple(parts) or tuple(questions),
             Fraction(0),
             about=(name, *total),
             known_by=tuple(each.keys for each in questions),
         )
-
-    def _answers(self, questions: Sequence[Question]) -> Stage:
-        return self._stage(ANSWERS, [replace(each, again=None, before=()) for each in questions], questions)
 
     # How the price is divided -------------------------------------------------------------------------
 
@@ -300,7 +351,7 @@ class Agenda:
         of its table."""
         keeper, statement = self.database, self.statements[i]
         fits = Fits(keeper, guesses=known is None, given={} if known is None else known)
-        way = partial(fits.way) if keeper.policy.measure else None
+        way = fits.way if keeper.policy.measure else None
         return asked(keeper, statement, keeper.policy, spend, fits=way), fits
 
     def _at(self, i: int, spend: Guarantee, known: Knowledge) -> tuple[Item, Fits]:
@@ -308,60 +359,41 @@ class Agenda:
         looked = question
         if question.plan.outer is not None:  # what is made of a release is as wrong as the release
             looked = replace(question, plan=question.plan.all[0])
-        expected = forecasts(looked, assumes=True)
+        expected = forecasts(looked, assumes=True, past=False)  # else everybody would divide it otherwise
         return Item(question, spend, expected, self.weights[i]), fits
 
     def _divided(self, whole: Guarantee, known: Knowledge) -> tuple[Item, ...]:
         """The prices at which the worst weighted errors are least: from the least price on, whichever
         question gains most for what it costs gets the next step."""
         count = len(self.statements)
+        first = whole.amount / count * LEAST
         steps = math.ceil(math.log(MOST * count / LEAST, STEP)) if count > 1 else 0
-        prices = [float(whole.amount) / count * LEAST * STEP**n for n in range(steps + 1)]
+        prices = [first * STEP**n for n in range(steps + 1)]
         tried: dict[tuple[int, int], tuple[float, tuple[str, ...]]] = {}
 
         def at(i: int, n: int) -> tuple[float, tuple[str, ...]]:
             """The weighted error of a question at a price, and which histograms it needs."""
             if (i, n) not in tried:
-                price = whole_units(whole, Fraction(prices[n]))
-                item, fits = self._at(i, price, known)
+                item, fits = self._at(i, whole_units(whole, prices[n]), known)
                 own = tuple(fits.own) if known is None else ()
-                tried[i, n] = min(item.likely, 1e6) * float(item.weight), own
+                tried[i, n] = min(item.likely, LARGEST) * float(item.weight), own
             return tried[i, n]
 
-        chosen = [0] * count
-        if count > 1:
-            self._climb(chosen, prices, at, float(whole.amount))
-        needs = {i: at(i, chosen[i])[1] for i in range(count)}
-        cost = _cost([prices[n] for n in chosen], needs)
-        scale = Fraction(float(whole.amount) / cost).limit_denominator(10**9) if cost else Fraction(1)
-        found = [Fraction(prices[n]) * scale for n in chosen]
-        over = Fraction(_cost(found, needs)) / whole.amount  # floats decide no budget
-        if over > 1:
-            found = [each / over for each in found]
-        return tuple(self._at(i, _short(whole, each), known)[0] for i, each in enumerate(found))
+        chosen = _climbed(count, prices, at, whole.amount) if count > 1 else [0]
+        found = [prices[n] for n in chosen]
+        best = [prices[0]] * count  # of those that do not come to more than all of it
+        for _ in range(TIMES):  # what is left goes to all alike; at another price other histograms are needed
+            needs = [self._needs(i, _short(whole, each), known) for i, each in enumerate(found)]
+            scale = whole.amount / _cost(found, needs)
+            best = found if scale >= 1 and sum(found) >= sum(best) else best
+            if 1 <= scale < ENOUGH:
+                break
+            found = [each * scale for each in found]
+        return tuple(self._at(i, _short(whole, each), known)[0] for i, each in enumerate(best))
 
-    def _climb(self, chosen: list[int], prices: list[float], at: Any, whole: float) -> None:
-        """Give the next step to whoever gains most by it, until nothing is left."""
-        count, last = len(chosen), len(prices) - 1
-        while True:
-            needs = {i: at(i, chosen[i])[1] for i in range(count)}
-            now = _cost([prices[n] for n in chosen], needs)
-            best, gain = -1, 0.0
-            for i in range(count):
-                if chosen[i] == last:
-                    continue
-                there = [prices[n + (k == i)] if k == i else prices[n] for k, n in enumerate(chosen)]
-                cost = _cost(there, needs)
-                # where an error does not fall for a step, a later one may show that it does
-                further = min(chosen[i] + 3, last)
-                fall = at(i, chosen[i])[0] ** POWER - at(i, further)[0] ** POWER
-                part = (cost - now) * (prices[further] - prices[chosen[i]])
-                part /= prices[chosen[i] + 1] - prices[chosen[i]]
-                if cost <= whole and part > 0 and fall / part > gain:
-                    best, gain = i, fall / part
-            if best < 0:
-                return
-            chosen[best] += 1
+    def _needs(self, i: int, price: Guarantee, known: Knowledge) -> tuple[str, ...]:
+        """The histograms that a question needs at a price."""
+        return tuple(self._asked(i, price, known)[1].own) if known is None else ()
 
     def _first(self, items: Sequence[Item]) -> tuple[Question, ...]:
         """The histograms of their own that these questions need, each at a part of the dearest of them."""
@@ -369,8 +401,8 @@ class Agenda:
         for i, item in enumerate(items):
             _, fits = self._asked(i, item.price, None)
             for key, histogram in fits.own.items():
-                price = max(item.price.amount * OWN / (1 - OWN), found.get(key, (histogram, Fraction(0)))[1])
-                found[key] = histogram, price
+                part = item.price.amount * OWN / (1 - OWN) / len(fits.own)
+                found[key] = histogram, max(part, found.get(key, (histogram, Fraction(0)))[1])
         return tuple(
             replace(_repriced(each, _short(self.price, price)), is_part=True)
             for each, price in found.values()
@@ -379,9 +411,10 @@ class Agenda:
 
 def weight_of(given: Number) -> Fraction:
     """How much the error of a question counts."""
+    is_plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12}|/[0-9]{1,12})?", str(given)[:40])
     try:
-        found = Fraction(str(given))
-    except (ValueError, ZeroDivisionError):
+        found = Fraction(str(given)) if is_plain else Fraction(0)
+    except ZeroDivisionError:
         found = Fraction(0)
     if not Fraction(1, 10**6) <= found <= 10**6:
         raise InvalidParameter("weights", given, "give a number above 0 for each question, such as 2")
@@ -393,14 +426,35 @@ def _repriced(histogram: Question, price: Guarantee) -> Question:
     return planned(histogram.database, histogram.sql, histogram.plan, price)
 
 
-def _cost(prices: Sequence[Any], needs: Mapping[int, tuple[str, ...]]) -> Any:
-    """What questions cost with the histograms that they share."""
-    shared: dict[str, Any] = {}
-    part: Any = OWN / (1 - OWN) if isinstance(prices[0], Fraction) else float(OWN / (1 - OWN))
-    for i, keys in needs.items():
+def _climbed(count: int, prices: Sequence[Fraction], at: Tried, whole: Fraction) -> list[int]:
+    """Which price each question gets, if the next step goes to whichever gains most by it, until nothing is
+    left."""
+    chosen, last = [0] * count, len(prices) - 1
+    while True:
+        needs = [at(i, n)[1] for i, n in enumerate(chosen)]
+        now = [prices[n] for n in chosen]
+        before, best, gain = _cost(now, needs), -1, 0.0
+        for i, n in enumerate(chosen):
+            cost = _cost([*now[:i], prices[min(n + 1, last)], *now[i + 1 :]], needs)
+            if n == last or cost > whole:
+                continue
+            further = min(n + AHEAD, last)  # an error may fall only some steps later
+            steps = (prices[further] - prices[n]) / (prices[n + 1] - prices[n])
+            fall = at(i, n)[0] ** POWER - at(i, further)[0] ** POWER
+            if (found := fall / float((cost - before) * steps)) > gain:
+                best, gain = i, found
+        if best < 0:
+            return chosen
+        chosen[best] += 1
+
+
+def _cost(prices: Sequence[Fraction], needs: Sequence[tuple[str, ...]]) -> Fraction:
+    """What questions cost with the histograms that they share, each at a part of the dearest of them."""
+    shared: dict[str, Fraction] = {}
+    for price, keys in zip(prices, needs, strict=True):
         for key in keys:
-            shared[key] = max(shared.get(key, 0), prices[i] * part)
-    return sum(prices) + sum(shared.values())
+            shared[key] = max(shared.get(key, Fraction(0)), price * OWN / (1 - OWN) / len(keys))
+    return sum(prices, Fraction(0)) + sum(shared.values(), Fraction(0))
 
 
 def _short(currency: Guarantee, amount: Fraction) -> Guarantee:

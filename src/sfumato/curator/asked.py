@@ -247,8 +247,15 @@ class Asked(ABC):
         ledger, nothing = self.database.ledger, [each.of(Fraction(0), Fraction(0)) for each in self.prices]
         for version in range(ledger.data_version, first - 1, -1):
             for kept in ledger.all_kept(self.keys, nothing, version=version):
-                if kept.analyst == self.database.analyst and (plans := _meant(self.questions, kept)):
+                if self.database.has_paid(kept.analyst) and (plans := _meant(self.questions, kept)):
                     return self._stored(kept, plans)
+        return None
+
+    def own_stored(self) -> Stored | None:
+        """What is stored for it about the data as they are, if whoever asks now has paid for it."""
+        for kept in self._kept(None):
+            if self.database.has_paid(kept.analyst) and (plans := _meant(self.questions, kept)):
+                return self._stored(kept, plans)
         return None
 
     def _kept(self, version: int | None) -> Iterator[Kept]:

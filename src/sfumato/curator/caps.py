@@ -156,7 +156,7 @@ def resolve(policy: Policy, plan: Plan, spend: Guarantee, *, is_former: bool = F
     Caps that are `former` are those under which releases were stored before 0.2.0: they did not heed declared
     ones, and what the question does not read had one, too.
     """
-    groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * _passing(plan.relation))
+    groups = round((PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)) * passing(plan.relation))
     price = price_of_one(plan, spend)
     shown = [output.expression for output in plan.outputs if not isinstance(output.expression, KeyOf)]
     counts = any(isinstance(each, (Weighted, Within, Arithmetic)) for each in shown)
@@ -199,7 +199,7 @@ def tuned_by(policy: Policy, plan: Plan) -> dict[str, list[str]]:
     return found
 
 
-def _passing(relation: Relation) -> float:
+def passing(relation: Relation) -> float:
     """How many rows there are, about, for each that passes the conditions: a guess, from public facts."""
     found = 1.0
     while isinstance(relation, Where):

@@ -126,6 +126,9 @@ class Database(Keeper):
         Looking at it says the price and the error of each; `release()` asks them all.
         """
         whole = price(self.ledger.total, epsilon, rho, None)
+        for each in questions:
+            if not isinstance(each, str):
+                raise InvalidParameter("questions", each, 'give texts of SQL, such as ["SELECT ...", "..."]')
         statements = tuple(replace(read(each, dialect), today=self.today) for each in questions)
         given = [weight_of(each) for each in weights] or [Fraction(1)] * len(statements)
         return Agenda(self, statements, whole, tuple(given))

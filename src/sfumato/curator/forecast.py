@@ -122,11 +122,12 @@ class Forecast:
         return self.error / abs(self.value)
 
 
-def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, ...]:
+def forecasts(question: Foreseen, *, assumes: bool = False, past: bool = True) -> tuple[Forecast, ...]:
     """What to expect of each number that a question asks for, in a group like most others.
 
     Where sizes are not known, it `assumes` groups of a thousand rows in the middle of the bounds, if that is
-    wanted: then every number has an error and a size, to be compared with others.
+    wanted: then every number has an error and a size, to be compared with others. Without the `past`, earlier
+    releases are not looked at, so that it is the same for everybody.
     """
     if question.plan.outer is not None or question.plan.beside:
         return ()
@@ -137,12 +138,13 @@ def forecasts(question: Foreseen, *, assumes: bool = False) -> tuple[Forecast, .
         names = [each.name for each in question.plan.outputs if not is_label(each.expression)]
         return tuple(Forecast(name, None, None, UNKNOWN) for name in names)
     least, question = FROM_NOISE if likely is question else FROM_TABLES, likely
-    groups, times, basis = _groups_of(question)
+    groups, times, basis = _groups_of(question, past)
     sums = zip(*groups, strict=True)
     whole = tuple(tuple(sum(each) * times for each in zip(*vectors, strict=True)) for vectors in sums)
     plan = settled(question.plan, question.query, whole, len(groups) * times)
     is_cut = any(cut_of(each) is not None for each in plan.measures)
     groups = [_with_rest(plan, each, whole) for each in groups]
+    whole = _with_rest(plan, whole, whole)
     errors = Errors.of(plan, question.query, 1, whole if is_cut else ())
     tail = AT_95 / plan.lines if plan.selects and not plan.private_keys else AT_95
     found = []
@@ -278,10 +280,10 @@ def _with_rest(plan: Plan, cells: Cells, whole: Cells) -> Cells:
 # What groups hold ------------------------------------------------------------------------------------------
 
 
-def _groups_of(question: Foreseen) -> tuple[list[Cells], int, str]:
+def _groups_of(question: Foreseen, past: bool) -> tuple[list[Cells], int, str]:
     """The integers that are expected, of all groups or of one for so many; and what that rests on."""
     plan = question.plan
-    if (stored := question.earlier()) is not None and (groups := _as_before(plan, stored)):
+    if past and (stored := question.earlier()) is not None and (groups := _as_before(plan, stored)):
         return groups, 1, FROM_BEFORE
     count = PRIVATE_GROUPS if plan.private_keys else max(plan.size, 1)
     rows, basis = _declared(question), FROM_SIZES

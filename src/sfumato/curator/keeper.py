@@ -39,6 +39,7 @@ class Keeper:
     """All that a question needs. `pacing` gets the number of a charge and the plans that are run for it."""
 
     pacing: Pacing = staticmethod(lambda *_: nullcontext())
+    is_for_anybody = False  # whether it is not said yet who asks
 
     def __init__(
         self, policy: Policy, source: Source, ledger: Ledger, coins: Coins, analyst: str = ""
@@ -55,9 +56,20 @@ class Keeper:
         """The same database, engine and ledger, asked by somebody else, and perhaps at another pace."""
         check_printable(analyst)
         other = copy.copy(self)
-        other.analyst = analyst
+        other.analyst, other.is_for_anybody = analyst, False
         other.pacing = pacing or self.pacing
         return other
+
+    @property
+    def for_anybody(self) -> Self:
+        """The same, where it is not said yet who asks: then nothing counts that somebody has paid for."""
+        other = copy.copy(self)
+        other.is_for_anybody = True
+        return other
+
+    def has_paid(self, analyst: str) -> bool:
+        """Whether what was charged to this name was paid by whoever asks now."""
+        return not self.is_for_anybody and analyst == self.analyst
 
     @property
     def owner(self) -> Self:

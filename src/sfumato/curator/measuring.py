@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, price_of_one
+from sfumato.curator.caps import PRIVATE_GROUPS, ROWS, TOTALS, passing, price_of_one
 from sfumato.curator.fits import (
     IN_RATIO,
     as_if_at,
@@ -64,9 +64,12 @@ OWN = Fraction(3, 10)  # of its price, for a histogram of its own
 PAIRS = 10**6  # the number of a fold of ours, which no text has
 
 
-def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True) -> Question:
-    """A question with caps that fit, or one that measures first."""
-    fits = Fits(keeper)
+def ask(
+    keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True, *, others: bool = False
+) -> Question:
+    """A question with caps that fit, or one that measures first: by what the asker has paid for, until it is
+    released, and then also by what `others` have."""
+    fits = Fits(keeper, others=others)
     question = asked(keeper, statement, keeper.policy, spend, fits=partial(fits.way, own=own))
     question = replace(
         question,
@@ -79,7 +82,7 @@ def ask(keeper: Keeper, statement: Statement, spend: Guarantee, own: bool = True
         question,
         before=tuple(fits.missing.values()),
         for_own=question.for_own or fits.for_own,
-        again=lambda who, own: ask(who, statement, spend, own),
+        again=lambda who, own: ask(who, statement, spend, own, others=True),
         guessed=lambda: guessed(keeper, statement, spend, own),
     )
 
@@ -107,9 +110,11 @@ class Fits:
     missing: dict[str, Question] = field(default_factory=dict)
     for_own: Guarantee | None = None  # what is, or was, spent on histograms of the question
     aged: dict[str, int] = field(default_factory=dict)  # what is older than the data: how often they changed
+    others: bool = False  # whether histograms count that others have paid for
     guesses: bool = False  # whether a table's histogram stands in for one of its own that is not bought
     given: Mapping[str, Measured] | None = None  # own histograms, where they are paid apart from the question
     own: dict[str, Question] = field(default_factory=dict)  # those that it would have
+    possible: dict[str, Question] = field(default_factory=dict)  # and those that it could have at any price
     stands: dict[object, Measured] = field(default_factory=dict)  # what is guessed for them
 
     def way(self, plan: Plan, spend: Guarantee, *, own: bool = True) -> Way | None:
@@ -163,7 +168,10 @@ class Fits:
             rows = _lifted(relation).rows or MOST_ROWS_PER_PERSON
             whole = self._whole_of(measure, wanted[measure], relation)
             fits = _fitted(measure, histogram, noise, groups, plan.size, rows, trusted=trusted, whole=whole)
-            sizes[fits] = _size(fits, histogram, groups, whole, self.stands.get(measure))
+            size = _size(fits, histogram, groups, whole, self.stands.get(measure))
+            if size is not None and measure in self.stands:  # of a whole table; some of it is asked for
+                size = replace(size, amount=size.amount / passing(relation))
+            sizes[fits] = size
             return fits
 
         return Way(policy, _measuring(self.keeper, fitted), rest, sizes.get)
@@ -293,7 +301,8 @@ class Fits:
         """A table's histogram, if there is one and it was dearer than one of its own would be; else that.
         Of several questions together it is one that they share, once it is bought."""
         own = self._own(there, measure, spend)
-        if self.given:
+        self.possible[own.histogram.key] = own.histogram
+        if self.given is not None and not self.guesses:
             return tables if tables is not None and own.histogram.key not in self.given else own
         price = own.histogram.query.asked.amount
         if tables is None or tables.histogram.query.asked.amount < price:
@@ -369,7 +378,8 @@ class Fits:
         elif self.given is not None:
             return self.given.get(histogram.key)
         else:
-            if (stored := histogram.stored(self.keeper.ledger.data_version)) is not None:
+            stored = histogram.stored() if self.others else histogram.own_stored()
+            if stored is not None:
                 return as_measured(stored.receipt.price, stored.drawn[0])
             is_missing = buys
         if is_missing:

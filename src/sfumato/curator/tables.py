@@ -134,6 +134,9 @@ def measure(
     beside it, at the same price.
     """
     policy, tables = keeper.policy, Tables(keeper)
+    if keeper.analyst:
+        told = "open the policy without a name: what is measured serves everybody, and the owner pays for it"
+        raise InvalidParameter("analyst", keeper.analyst, told, problem="an analyst cannot measure")
     if not policy.measure:
         told = 'it has no [measure]. Add to the policy: [measure] and, below it, share = "10%"'
         raise InvalidParameter("policy", policy.file, told, problem="nothing can be measured")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.curator.forecast import DEPENDS, FROM_NOTHING, UNKNOWN, forecasts, seen_in
 from sfumato.curator.show import sized
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, QueryRefused
 from sfumato.mechanisms import Guarantee
 from sfumato.mechanisms.guarantee import decimal
 
@@ -37,6 +37,7 @@ FIRST = -9  # the least price is 10^-9
 PRICES = 16 * MANTISSAS  # up to 10^7
 NEAR_ENOUGH = 1.25  # so far off what was wished may be what is paid for already
 LONGEST_WISH = 2000  # letters
+SOME = MANTISSAS // 3  # prices that are passed over in the search for the first that can be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,20 @@ def found_within(
     wanted = wishes(wished)
     confirmed = Guarantee.read(**{total.currency: most}).amount if most is not None else keeper.policy.most
     first, last = _prices(keeper.policy.least, keeper.ledger.limit.amount)
+    told = ", ".join(map(str, wanted))
 
     def priced(place: int) -> Question:
         price = decimal(_price_at(place))
         return ask(Guarantee.read(**{total.currency: price}, delta=delta))
 
-    paid = priced(first)
-    told = ", ".join(map(str, wanted))
+    first, lowest = _first_that_can_be_asked(priced, first, last)
+    paid = lowest if (least := _if_asked(priced, 0)) is None else least
     held = paid.earlier(keeper.ledger.data_version)
-    if held is not None and _meets(wanted, seen_in(paid.released(held)), NEAR_ENOUGH):
+    if (
+        held is not None
+        and paid.stored() is not None
+        and _meets(wanted, seen_in(paid.released(held)), NEAR_ENOUGH)
+    ):
         return replace(paid, wished=f"{told}: free, an earlier release of yours is about as exact")
 
     def forecast(place: int) -> list[tuple[Wish, Forecast]]:
@@ -104,6 +110,25 @@ def found_within(
             problem="too expensive",
         )
     return question
+
+
+def _if_asked(priced: Callable[[int], Question], place: int) -> Question | None:
+    """The question at a price; None if it cannot be asked at that."""
+    try:
+        return priced(place)
+    except (QueryRefused, InvalidParameter):
+        return None
+
+
+def _first_that_can_be_asked(
+    priced: Callable[[int], Question], first: int, last: int
+) -> tuple[int, Question]:
+    """The least price, or the first of some above it, at which a question can be asked: where groups are
+    private, a delta may be too small for a small epsilon."""
+    for place in range(first, last, SOME):
+        if (question := _if_asked(priced, place)) is not None:
+            return place, question
+    return last, priced(last)
 
 
 def check_within(within: Within | None, most: Number | None, prices: Mapping[str, Number | None]) -> None:
@@ -153,8 +178,8 @@ def _check_known(wish: Wish, forecast: Forecast, wished: Within) -> None:
     name, told = forecast.column, ""
     if forecast.basis == UNKNOWN:
         told = (
-            f"the error of {name} is not known before it is measured how much people have. Ask once at a "
-            "price, or let the owner run sfumato measure"
+            f"the error of {name} is not known before it is measured how much people have. Let the owner "
+            "run sfumato measure, or give a price, such as --epsilon 0.1"
         )
     elif forecast.basis == DEPENDS:
         told = f"the error of {name} depends on the values around it. Give a price, such as --epsilon 0.1"
@@ -201,6 +226,8 @@ def wishes(wished: Within) -> list[Wish]:
     """What was asked for: 50, "2%", "n=50, mean=2%", or the same as a mapping."""
     if isinstance(wished, Mapping):
         pairs = [(str(name), str(error)) for name, error in wished.items()]
+        if sum(len(name) + len(error) for name, error in pairs) > LONGEST_WISH:
+            raise InvalidParameter("within", f"{len(pairs)} errors", EXAMPLES)
     else:
         text = str(wished)
         if len(text) > LONGEST_WISH:

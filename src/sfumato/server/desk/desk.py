@@ -315,7 +315,7 @@ class Desk:
 
     def _asked(self, database: Database, view: Database, wanted: Wanted) -> Question:
         """The question; where its price depends on what the asker has seen, as hers."""
-        asker = database if wanted.within is None else view
+        asker = database.for_anybody if wanted.within is None else view
         question = replace(asker.question(wanted.read(), **wanted.price), database=database)
         self._due([question.plan])  # looks at public tables, which takes a moment for the first time
         return question
