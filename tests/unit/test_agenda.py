@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.test_forecasts import opened
 
-from sfumato.errors import BudgetExceeded, InvalidParameter, QueryFailed, QueryRefused
+import sfumato as sf
+from sfumato.curator import asked, path
+from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryFailed, QueryRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import sfumato as sf
 
 QUESTIONS = (
     "SELECT kind, COUNT(*) AS n FROM buys GROUP BY kind",
@@ -156,3 +157,111 @@ def test_what_is_expected_is_about_what_comes(tmp_path: Path) -> None:
         )
         assert not math.isinf(worst)
         assert halves[len(halves) // 2] <= 20 * worst
+
+
+# What attackers tried ------------------------------------------------------------------------------------
+
+
+def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The process ends after so many charges, before what they paid for is run."""
+    pay, calls = path.pay, 0
+
+    def stopped(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            given[1].charged(given[0])
+            raise KeyboardInterrupt
+        return pay(*given, **named)
+
+    monkeypatch.setattr(asked, "pay", stopped)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_plan_that_took_all_of_the_budget_is_redeemed_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    db = opened(tmp_path, budget='epsilon = "1.2"\nleast = "0.1"')
+    db.measure()
+    with monkeypatch.context() as patched:
+        crashing(patched, at)
+        with pytest.raises(KeyboardInterrupt):
+            db.plan(QUESTIONS, epsilon="1.08").release()
+    again = opened(tmp_path, budget='epsilon = "1.2"\nleast = "0.1"')
+    assert len(again.plan(QUESTIONS, epsilon="1.08").release()) == 5
+    assert again.ledger.spent.amount <= Fraction("1.2")
+
+
+@pytest.mark.parametrize("share", [5, 30, 0])
+def test_a_plan_is_not_paid_twice_if_the_policy_changes_between_its_charges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    db = opened(tmp_path, budget='epsilon = "20"')
+    db.measure()
+    with monkeypatch.context() as patched:
+        crashing(patched, 2)
+        with pytest.raises(KeyboardInterrupt):
+            db.plan(QUESTIONS[2:], epsilon="4").release()
+    later = opened(tmp_path, budget='epsilon = "20"', share=share)
+    before = later.ledger.spent_on("measure")
+    assert len(later.plan(QUESTIONS[2:], epsilon="4").release()) == 3
+    assert later.ledger.spent.amount - later.ledger.spent_on("measure") <= 4
+    assert later.ledger.spent_on("measure") == before
+
+
+def test_many_histograms_of_one_question_stay_within_the_price(tmp_path: Path) -> None:
+    many = ", ".join(f"COUNT(CASE WHEN cents > {n}00 THEN 1 END) AS c{n}" for n in range(6))
+    for price in ("0.3", "2", "7"):
+        (folder := tmp_path / price).mkdir()
+        db = opened(folder, budget='epsilon = "10"', share=2)
+        db.measure()
+        before = db.ledger.spent.amount
+        db.plan([f"SELECT {many} FROM buys"], epsilon=price).release()
+        assert db.ledger.spent.amount - before <= Fraction(price)
+
+
+def test_nothing_is_told_of_histograms_that_others_paid_for(tmp_path: Path) -> None:
+    by_kind = "SELECT kind, COUNT(*) AS n FROM buys WHERE cents > 700 GROUP BY kind"
+    total = "SELECT COUNT(*) AS n FROM buys WHERE cents > 700"
+    ana, ben = opened(tmp_path, analyst="ana"), opened(tmp_path, analyst="ben")
+    ben.owner.measure()
+    before = ben.sql(total, epsilon="40").explain().as_dict()
+    ana.sql(by_kind, epsilon="40").release()
+    after = opened(tmp_path, analyst="ben").sql(total, epsilon="40").explain().as_dict()
+    assert {**after, "left": ""} == {**before, "left": ""}
+    assert ana.sql(total, epsilon="40").explain().as_dict()["error_95"] != before["error_95"]
+    assert "caps that fit" in [entry.question[:13] for entry in ana.ledger.history()]
+    ben.sql(total, epsilon="20").release()  # what is there already is not bought again
+    assert sum(entry.question.startswith("caps that fit") for entry in ben.ledger.history()) == 1
+
+
+def test_promises_hold_for_both_charges_together(tmp_path: Path) -> None:
+    db = opened(tmp_path, budget='epsilon = "4"')
+    text = (tmp_path / "shop.toml").read_text(encoding="utf-8")
+    promise = '[[promise]]\nsecret = "people.town"\nadvantage = "0.10"\n'
+    (tmp_path / "shop.toml").write_text(text + promise, encoding="utf-8")
+    db = sf.open(tmp_path / "shop.toml")
+    with pytest.raises(PromiseBroken):
+        db.plan(QUESTIONS, epsilon="0.25").release()
+    assert db.ledger.spent.amount == 0
+
+
+def test_only_the_owner_measures(tmp_path: Path) -> None:
+    db = opened(tmp_path, analyst="ana")
+    with pytest.raises(InvalidParameter, match="an analyst cannot measure"):
+        db.measure()
+    assert db.ledger.spent.amount == 0
+
+
+def test_declared_totals_and_measured_caps_are_told_together(tmp_path: Path) -> None:
+    opened(tmp_path, budget='epsilon = "40"')
+    text = (tmp_path / "shop.toml").read_text(encoding="utf-8")
+    text = text.replace("rows_per_person = 5\n", "rows_per_person = 5\nsize = 33120\n")
+    text = text.replace('keys = ["x", "y", "z"]', 'keys = ["x", "y", "z"], complete = true')
+    (tmp_path / "shop.toml").write_text(text, encoding="utf-8")
+    db = sf.open(tmp_path / "shop.toml")
+    db.measure()
+    kinds = "SELECT kind, COUNT(*) AS n FROM buys GROUP BY kind"
+    assert "by what was measured" in repr(db.sql(kinds, epsilon="0.5").explain())
+    assert db.sql(kinds, within="30%").wished
+    assert len(db.plan([kinds, QUESTIONS[3]], epsilon="1").release()) == 2
