@@ -184,7 +184,7 @@ def _forecast(
         return Forecast(name, _near(float(radius)), value, FROM_NOISE)
     bare = replace(errors, measures=tuple(map(_uncut, errors.measures)), whole=())
     error, noise = (_half(each.reader(expression, tail), groups) for each in (errors, bare))
-    sizes = [size(errors.measures[i]) for i in read] if size is not None else []
+    sizes = [_size_of(size, errors.measures[i]) for i in read]
     offs = [each.off for each in sizes if each is not None and each.off is not None]
     return Forecast(name, _near(error), value, basis, _near(noise), max(offs, default=None))
 
@@ -220,7 +220,7 @@ def _rank_error(chosen: Chosen, question: Foreseen) -> float:
     if not isinstance(measure, Spread) or not isinstance(step.mechanism, (QuantileIntervals, Quantiles)):
         return 1.0
     ranks = step.mechanism.off(chosen.place, AT_95) / measure.whole
-    size = None if question.size is None else question.size(measure)
+    size = _size_of(question.size, measure)
     rows = size.amount / max(question.plan.size, 1) if size is not None else float(EXAMPLE)
     return min(DENSE * USUAL * float(ranks) / max(rows, 1.0), 10.0)
 
@@ -289,7 +289,7 @@ def _groups_of(question: Foreseen, past: bool) -> tuple[list[Cells], int, str]:
     rows, basis = _declared(question), FROM_SIZES
     cells: list[tuple[int, ...]] = []
     for measure, typical in zip(plan.measures, middling(plan), strict=True):
-        size = None if question.size is None else question.size(measure)
+        size = _size_of(question.size, measure)
         if size is not None:
             basis = FROM_TABLES
             cells.append(_cells(measure, typical, size, count))
@@ -300,6 +300,13 @@ def _groups_of(question: Foreseen, past: bool) -> tuple[list[Cells], int, str]:
             basis = FROM_NOTHING
             cells.append(tuple(map(round, typical)))
     return [tuple(cells)], count, basis
+
+
+def _size_of(sizing: Sizing | None, measure: Measure) -> Size | None:
+    """What is known of how much there is of what a measure counts, whatever total of it is declared."""
+    if sizing is None:
+        return None
+    return sizing(replace(measure, total=None) if isinstance(measure, Moments) else measure)
 
 
 def _declared(question: Foreseen) -> int | None:

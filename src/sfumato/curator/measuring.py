@@ -171,10 +171,10 @@ class Fits:
             size = _size(fits, histogram, groups, whole, self.stands.get(measure))
             if size is not None and measure in self.stands:  # of a whole table; some of it is asked for
                 size = replace(size, amount=size.amount / passing(relation))
-            sizes[fits] = size
+            sizes[_bare(fits)] = size
             return fits
 
-        return Way(policy, _measuring(self.keeper, fitted), rest, sizes.get)
+        return Way(policy, _measuring(self.keeper, fitted), rest, lambda each: sizes.get(_bare(each)))
 
     def _is_trusted(self, plan: Plan) -> bool:
         """Whether nobody is known to have more rows than is declared, in any table that is read."""
@@ -469,6 +469,13 @@ def _fitted(
     declared = measure.rows if trusted else None
     found = best(histogram, noise, groups, min(rows, MOST_ROWS_PER_PERSON), declared, whole)
     return measure if found is None else replace(measure, rows=found[0], cut=found[1])
+
+
+def _bare(measure: Measure) -> Measure:
+    """A measure without what is known of it beside its cells."""
+    if isinstance(measure, Moments):
+        return replace(measure, cut=None, total=None)
+    return replace(measure, cut=None) if isinstance(measure, (Sum, PersonCount)) else measure
 
 
 def _size(
