@@ -12,6 +12,7 @@ from tests.unit.test_forecasts import opened
 import sfumato as sf
 from sfumato.curator import asked, path
 from sfumato.errors import BudgetExceeded, InvalidParameter, PromiseBroken, QueryFailed, QueryRefused
+from sfumato.queries.measures import cut_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,21 @@ def test_histograms_are_one_charge_and_answers_another_within_the_price(tmp_path
     assert [told.partition(" of ")[0] for told, _ in found] == ["batch", "batch"]
     assert 1.98 <= sum(price for _, price in found) <= 2
     assert [set(each.columns) & {"n", "s", "m"} for each in releases] == [{"n"}, {"n"}, {"s"}, {"m"}, {"n"}]
+
+
+def test_every_histogram_that_was_bought_is_used(tmp_path: Path) -> None:
+    db = opened(tmp_path, budget='epsilon = "100"')
+    db.measure()
+    town = "SELECT town, SUM(cents) AS n FROM buys JOIN people USING (person) GROUP BY town"
+    people = "SELECT kind, COUNT(DISTINCT person) AS n FROM buys WHERE cents > 100 GROUP BY kind"
+    agenda = db.plan([*QUESTIONS, town, people], epsilon="30")
+    releases = agenda.release()
+    noted = agenda._noted()
+    assert noted is not None
+    assert len(noted) == len(agenda._histograms(noted)) >= 3
+    cuts = [any(cut_of(each) is not None for each in release.plan.measures) for release in releases]
+    limits = [getattr(each, "limit", None) for release in releases for each in release.plan.measures]
+    assert any(cuts) or any(limits)  # none of these has its declared cap
 
 
 def test_hard_questions_get_more_than_easy_ones_and_weights_count(tmp_path: Path) -> None:

@@ -301,7 +301,6 @@ class Fits:
         """A table's histogram, if there is one and it was dearer than one of its own would be; else that.
         Of several questions together it is one that they share, once it is bought."""
         own = self._own(there, measure, spend)
-        self.possible[own.histogram.key] = own.histogram
         if self.given is not None and not self.guesses:
             return tables if tables is not None and own.histogram.key not in self.given else own
         price = own.histogram.query.asked.amount
@@ -314,7 +313,9 @@ class Fits:
         part = OWN if self.given is None else OWN / (1 - OWN)  # it is paid beside the question
         price = spend.of(spend.amount * part, Fraction(0))
         told = f"caps that fit {' and '.join(sorted(relation.tables))}: {measure.told}"
-        return Finding(planned(self.keeper, told, Plan(relation, (), (measure,), ()), price), False)
+        histogram = planned(self.keeper, told, Plan(relation, (), (measure,), ()), price)
+        self.possible[histogram.key] = histogram
+        return Finding(histogram, False)
 
     def _repriced(self, own: Finding, share: Guarantee) -> Finding:
         price = share.of(share.amount, Fraction(0))
