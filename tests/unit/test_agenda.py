@@ -179,12 +179,14 @@ def test_what_is_expected_is_about_what_comes(tmp_path: Path) -> None:
 
 
 def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """The process ends after so many charges, before what they paid for is run."""
+    """The process ends after so many charges, before what they paid for is run; or before the first."""
     pay, calls = path.pay, 0
 
     def stopped(*given: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
+        if at == 0:
+            raise KeyboardInterrupt
         if calls == at:
             given[1].charged(given[0])
             raise KeyboardInterrupt
@@ -193,7 +195,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(asked, "pay", stopped)
 
 
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_plan_that_took_all_of_the_budget_is_redeemed_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -223,6 +225,14 @@ def test_a_plan_is_not_paid_twice_if_the_policy_changes_between_its_charges(
     assert len(later.plan(QUESTIONS[2:], epsilon="4").release()) == 3
     assert later.ledger.spent.amount - later.ledger.spent_on("measure") <= 4
     assert later.ledger.spent_on("measure") == before
+
+
+def test_a_plan_may_be_written_in_another_dialect(tmp_path: Path) -> None:
+    db = opened(tmp_path, budget='epsilon = "10"')
+    db.measure()
+    agenda = db.plan([QUESTIONS[0], QUESTIONS[4]], epsilon="2", dialect="postgres")
+    assert len(agenda.release()) == 2
+    assert agenda.is_paid
 
 
 def test_many_histograms_of_one_question_stay_within_the_price(tmp_path: Path) -> None:

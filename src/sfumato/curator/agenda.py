@@ -305,9 +305,10 @@ class Agenda:
             share = of(keeper.analyst, {each.name: each for each, _ in keeper.ledger.shares()})
             whose = repr(keeper.policy.name) if share is None else f"the share of {share.name!r}"
             raise keeper.ledger.exceeded(whose, self.price, left, keeper.ledger.more)
-        answers = self._answers([each.question for each in items])
-        spend = (*answers.spend, *(step for each in first for step in each.query.spend))
-        if told := keeper.said.breaks(spend, answers.slack, answers.units):
+        stages = [self._answers([each.question for each in items])] if items else []
+        stages += [self._measures(first)] if first else []
+        spend = tuple(step for each in stages for step in each.spend)
+        if told := keeper.said.breaks(spend, Fraction(0), stages[0].units):
             raise PromiseBroken(keeper.policy.name, str(self.price), str(left), told)
 
     def _buy_tables(self) -> None:
