@@ -981,7 +981,7 @@ def form(found: Any, database: str) -> Any:
     if isinstance(found, dict):
         return {key: form(value, database) for key, value in found.items() if key not in varying}
     if isinstance(found, list):
-        return [form(each, database) for each in found if not str(each).startswith("This alone")]
+        return [form(each, database) for each in found if not str(each).startswith("On its own")]
     if isinstance(found, str):
         return NUMBER.sub("#", found.replace(database, "DATABASE"))
     return type(found).__name__ if not isinstance(found, bool) else found
