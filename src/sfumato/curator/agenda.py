@@ -23,8 +23,8 @@ from sfumato.curator import show, texts
 from sfumato.curator.asked import shown
 from sfumato.curator.batch import Batch
 from sfumato.curator.forecast import FROM_NOTHING, UNKNOWN, forecasts
-from sfumato.curator.measuring import OWN, Fits
-from sfumato.curator.question import asked, planned
+from sfumato.curator.measuring import OWN, Fits, repriced
+from sfumato.curator.question import asked
 from sfumato.curator.refusals import check_least
 from sfumato.curator.release import Releases
 from sfumato.curator.tables import whole_units
@@ -288,7 +288,7 @@ class Agenda:
         for i in range(len(self.statements)):
             possible |= self._asked(i, self.even, None)[1].possible
         return tuple(
-            replace(_repriced(possible[key], self.price.of(price, Fraction(0))), is_part=True)
+            replace(repriced(possible[key], self.price.of(price, Fraction(0))), is_part=True)
             for key, price in noted.items()
             if key in possible
         )
@@ -405,8 +405,7 @@ class Agenda:
                 part = item.price.amount * OWN / (1 - OWN) / len(fits.own)
                 found[key] = histogram, max(part, found.get(key, (histogram, Fraction(0)))[1])
         return tuple(
-            replace(_repriced(each, _short(self.price, price)), is_part=True)
-            for each, price in found.values()
+            replace(repriced(each, _short(self.price, price)), is_part=True) for each, price in found.values()
         )
 
 
@@ -420,11 +419,6 @@ def weight_of(given: Number) -> Fraction:
     if not Fraction(1, 10**6) <= found <= 10**6:
         raise InvalidParameter("weights", given, "give a number above 0 for each question, such as 2")
     return found
-
-
-def _repriced(histogram: Question, price: Guarantee) -> Question:
-    """The same histogram at another price."""
-    return planned(histogram.database, histogram.sql, histogram.plan, price)
 
 
 def _climbed(count: int, prices: Sequence[Fraction], at: Tried, whole: Fraction) -> list[int]:

@@ -148,7 +148,10 @@ class Fits:
             self.own |= {e.histogram.key: e.histogram for e in wanted.values() if not e.is_tables}
         elif count := sum(not each.is_tables for each in wanted.values()):  # these share what is for caps
             share = whole_units(spend, spend.amount * OWN / count)
-            wanted = {m: e if e.is_tables else self._repriced(e, share) for m, e in wanted.items()}
+            wanted = {
+                m: e if e.is_tables else Finding(repriced(e.histogram, share), False)
+                for m, e in wanted.items()
+            }
             self.for_own = spend.of(share.amount * count, Fraction(0))
             rest = spend.of(spend.amount - share.amount * count, spend.delta)
         found = {m: self._known(each) or self._stand_in(m, relation, each) for m, each in wanted.items()}
@@ -317,10 +320,6 @@ class Fits:
         self.possible[histogram.key] = histogram
         return Finding(histogram, False)
 
-    def _repriced(self, own: Finding, share: Guarantee) -> Finding:
-        price = share.of(share.amount, Fraction(0))
-        return Finding(planned(self.keeper, own.histogram.sql, own.histogram.plan, price), False)
-
     def _rows_of(self, inner: Relation, spend: Guarantee) -> Finding:
         """Of how many rows what is made of them by person is made."""
         found = self._rows(inner.table) if isinstance(inner, Scan) else None
@@ -386,6 +385,12 @@ class Fits:
         if is_missing:
             self.missing[histogram.key] = replace(histogram, is_part=True, is_owners=source.is_tables)
         return None
+
+
+def repriced(histogram: Question, price: Guarantee) -> Question:
+    """The same histogram at another price."""
+    price = price.of(price.amount, Fraction(0))
+    return planned(histogram.database, histogram.sql, histogram.plan, price)
 
 
 def _lifted(relation: Relation) -> Relation:
